@@ -47,7 +47,7 @@ def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
     return found
 
 
-def bucketed(found: Counter[DominatingPair], step: float = BUCKET) -> Counter[DominatingPair]:
+def bucketed(found: Counter[DominatingPair]) -> Counter[DominatingPair]:
     """Group pairs into few buckets, rounding up to the largest; Gaussian shifts add in squares."""
     sorted_: Counter[DominatingPair] = Counter()
     squares = sum(n * pair.size**2 for pair, n in found.items() if isinstance(pair, GaussianPair))
@@ -55,8 +55,8 @@ def bucketed(found: Counter[DominatingPair], step: float = BUCKET) -> Counter[Do
         sorted_[GaussianPair(math.sqrt(squares))] += 1
     for pair, times in found.items():
         if not isinstance(pair, GaussianPair):
-            rounds = math.ceil(math.log(pair.size) / math.log1p(step) - 1e-9)
-            size = max(pair.size, math.exp(rounds * math.log1p(step)))
+            rounds = math.ceil(math.log(pair.size) / math.log1p(BUCKET) - 1e-9)
+            size = max(pair.size, math.exp(rounds * math.log1p(BUCKET)))
             sorted_[replace(pair, size=size)] += times
     return sorted_
 
@@ -142,6 +142,8 @@ class KindAllowance:
         A law covers only noise of the same name; a pure loss without a law dominates every pure
         law.
         """
+        if loss.delta > sum(own.delta for own in self.losses):
+            return False  # what may fail with a probability of its own lies within no pure one
         names = {charged.law.name for own in self.losses for charged in own.laws}
         pure = any(not own.laws for own in self.losses)
         for charged in loss.laws if names else ():
@@ -245,9 +247,3 @@ def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
     composed = float(distribution(found).get_epsilon_for_delta(delta))
     stated = [loss.epsilon * times for loss, times in counted.items() if loss.epsilon is not None]
     return min(composed, float(sum(stated))) if len(stated) == len(counted) else composed
-
-
-def delta_at(losses: Iterable[Loss], epsilon: float) -> float:
-    """Return the smallest delta at an epsilon, by the composed distribution; 0 for no releases."""
-    found = bucketed(pairs(losses))
-    return float(distribution(found).get_delta_for_epsilon(epsilon)) if found else 0.0

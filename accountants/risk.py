@@ -9,6 +9,7 @@ two outcomes, which excludes more tests.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -18,9 +19,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit, logit
 
-from privfed.errors import InputError
+from privfed.errors import InputError, PolicyError
 from privfed.privacy.accountant import Accountant, Amount
 from privfed.privacy.conversion import to_delta
+from privfed.privacy.loss import foreign
 from privfed.questions.exact import shown, shown_delta, shown_percent
 
 if TYPE_CHECKING:
@@ -61,9 +63,12 @@ class Tradeoff:
     @classmethod
     def of_total(cls, accountant: Accountant, total: Amount) -> Tradeoff:
         """Return the curve of an accountant's total."""
-        if accountant.components == ("rho", "delta"):
+        if accountant.components == ("rho", "delta") and not foreign(type(accountant)):
             return cls.zcdp(*map(float, total))
-        stated = [accountant.guarantee(total, delta) for delta in (Fraction(0), *_DELTAS)]
+        stated = []
+        for delta in (Fraction(0), *_DELTAS):
+            with suppress(PolicyError):  # of a rho there is no epsilon at delta 0
+                stated.append(accountant.guarantee(total, delta))
         return cls.of_epsilons((float(e), float(d)) for e, d in stated)
 
     @classmethod

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -34,6 +36,11 @@ class Table(Protocol):
     @property
     def schema(self) -> Any:
         """The public data dictionary that they are encoded to."""
+
+
+def whole(table: Table) -> np.ndarray:
+    """Features and target of each record, if there is one."""
+    return np.asarray(table.x if table.y is None else np.column_stack([table.x, table.y]))
 
 
 class PublicColumn(Protocol):
@@ -90,6 +97,7 @@ class Attack(ABC):
     #: Work after which nothing new is begun, in multiply-adds; about a minute on one core.
     max_work: float = MAX_WORK
     bounds: Deadline | None = None  #: What bounds the last run
+    time_limit: float | None = None  #: Seconds after which a run begins nothing new
 
     def __init__(self, *, time_limit: float | None = None) -> None:
         """Prepare an attack that reports partial results after `time_limit` seconds (None: counted work only; InputError)."""
@@ -124,6 +132,18 @@ class Attack(ABC):
             one finding for each metric; an empty list if there is nothing to work on.
         """
 
+    def findings(
+        self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
+    ) -> list[Finding]:
+        """What :meth:`run` found (TypeError: it gave something else, or what cannot be written down)."""
+        told = self.run(transcript, truth, schema)
+        if not isinstance(told, list) or not all(isinstance(each, Finding) for each in told):
+            raise TypeError(
+                f"attack {self.name!r}: run gives no list of findings; write return [...]"
+            )
+        json.dumps([each.to_dict() for each in told], default=methodcaller("tolist"), skipkeys=True)
+        return told
+
     def unfinished(self) -> Finding:
         """The finding of an attack that ran out of time or work before it found anything: no pass."""
         bounds = self.bounds or Deadline(self.time_limit)
@@ -147,9 +167,9 @@ class Attack(ABC):
         ``drawn``: whether all that is read of an owner depends on one draw, of noise or of secret coins.
         """
         why = (
-            "one owner's noise or coins are one draw, and there is no other owner's to compare with"
+            "one owner's noise or other randomness is drawn only once, and there is no second owner to compare with"
             if drawn
-            else "nobody to compare with: one owner, and no records held out"
+            else "no records to compare with: there is one owner, and none are held out"
         )
         return self.finding("records compared", 0, partial=why, simulation=False)
 
@@ -181,7 +201,7 @@ def _question(kind: str, fields: bytes) -> Query | None:
 
 
 def exact_parts(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
-    """The parts of a release that left without noise, by name."""
+    """The parts of a release that left without noise of a law, by name; what a mechanism draws by itself has none."""
     return {name: part for name, part in entry.release.parts.items() if part.noise is None}
 
 

@@ -258,9 +258,9 @@ class CandidateInference(Attack):
             most = 2 * max(len(truth[client].x) for client in clients)
             tried = FEWEST if unknown else 1
             long = (
-                f"{large} of {number} clients {'has' if large == 1 else 'have'} more records than a list takes; max_candidates = {most}"
+                f"{large} of {number} clients {'has' if large == 1 else 'have'} more records than fit a list; max_candidates = {most}"
                 + (f" and max_unknowns = {most * tried}" if unknown else "")
-                + f" would take some {(most * tried) ** 3:.0e} operations a client"
+                + f" would take about {(most * tried) ** 3:.0e} operations per client"
             )
             partial = "; ".join(filter(None, (partial, long)))
         if short:
@@ -465,7 +465,7 @@ def _detail(unknown: str, outcomes: Sequence[CandidateResult]) -> dict[str, Any]
         detail["median error as a share of the range"] = float(np.median(errors))
     fewest = min(each.outsiders for each in outcomes)
     if fewest < NEEDED:
-        detail["note"] = f"{fewest} outsiders on a list: fewer than the {NEEDED} that 1 % needs"
+        detail["note"] = f"{fewest} outsiders on a list: a rate at 1 % needs {NEEDED}"
     return detail
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfed.attacks.base import HELD_OUT, Truth
+from privfed.attacks.base import HELD_OUT, Truth, whole
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.lattice import ExactSums
 
@@ -30,16 +30,13 @@ class CandidateRecords:
         names += [name for name in truth if name not in names and not name.endswith(HELD_OUT)]
         tables = [truth[name] for name in names if len(truth[name].x)]
         target = all(table.y is not None for table in tables)
-        rows = [
-            np.column_stack([table.x, table.y]) if target and table.y is not None else table.x
-            for table in tables
-        ]
+        rows = [whole(table) if target else table.x for table in tables]
         own = len(truth[client].x)
-        whole = np.concatenate(rows) if rows else np.zeros((0, 1))
+        listed = np.concatenate(rows) if rows else np.zeros((0, 1))
         near = np.arange(own, own + beside)
-        others = np.append(near, rng.permutation(np.arange(own + beside, len(whole))))
+        others = np.append(near, rng.permutation(np.arange(own + beside, len(listed))))
         kept = np.append(np.arange(own), np.sort(others[: max(0, most - own)])).astype(int)
-        alike, at, often = np.unique(whole[kept], axis=0, return_inverse=True, return_counts=True)
+        alike, at, often = np.unique(listed[kept], axis=0, return_inverse=True, return_counts=True)
         place = at.ravel()[:own]
         members = np.bincount(place, minlength=len(alike))
         controls = np.bincount(at.ravel()[np.isin(kept, near)], minlength=len(alike))

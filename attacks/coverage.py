@@ -8,7 +8,7 @@ from privfed.exchange.transcript import Transcript
 
 NAME = "coverage"
 QUESTION = "Is every kind of release read by an attack that knows what its numbers mean?"
-METRIC = "kinds of release left exactly, and only the verbatim scan reads them"
+METRIC = "kinds of release that are exact and read only by the verbatim scan"
 
 
 def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]:

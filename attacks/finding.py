@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from html import escape
+from numbers import Real
 from typing import Any, Literal, Self, get_args
 
 from scipy.special import ndtr, ndtri
@@ -74,7 +75,8 @@ class Finding:
     def __post_init__(self) -> None:
         for name in ("value", "of", "low", "high", "baseline"):
             figure = getattr(self, name)
-            if figure is not None and math.isnan(figure):
+            number = isinstance(figure, Real) and not math.isnan(figure)
+            if not number and (figure is not None or name == "value"):
                 raise InputError(f"finding of {self.attack!r}: {name} is not a number")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise InputError(f"finding of {self.attack!r}: low lies above high")
@@ -121,7 +123,7 @@ class Finding:
         """Why it did not look; empty if it did."""
         if self.state != "not looked":
             return ""
-        return self.partial or "no effect, however large, could be told from chance by so few draws"
+        return self.partial or "with so few draws, even the largest effect could be chance"
 
     @property
     def std(self) -> float | None:

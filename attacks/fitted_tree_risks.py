@@ -41,10 +41,10 @@ class LabelledRecords:
 
 
 def structural(
-    model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None, least: int = LEAST
+    model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None
 ) -> list[Finding]:
     """What the structure alone gives away: small leaves, outcomes, parameters."""
-    told = [small_leaves(model, train, held_out, least), outcomes(model, train, held_out)]
+    told = small_leaves(model, train, held_out), outcomes(model, train, held_out)
     return [*told, parameters(model, train)]
 
 
@@ -83,7 +83,8 @@ def outcomes(
     """Records whose outcome the model gives: by certainty, or a number nearly."""
     groups = [train] if held_out is None else [train, held_out]
     if model.labels:
-        given = [_own_chance(model, each) > 1 - 1e-9 for each in groups]
+        chances = [model.mean(each.x)[np.arange(len(each)), each.y.astype(int)] for each in groups]
+        given = [own > 1 - 1e-9 for own in chances]
         how = "with certainty, as all its leaves are of one class"
     else:
         width = float(np.ptp(train.y)) or 1.0
@@ -174,10 +175,6 @@ def shadow_work(model: FittedTrees, records: int) -> float:
             1, round(math.sqrt(model.width) if chosen == "sqrt" else math.log2(model.width))
         )
     return len(model.forest) * (PER_TREE + records * math.log2(max(records, 2)) * tried)
-
-
-def _own_chance(model: FittedTrees, records: LabelledRecords) -> np.ndarray:
-    return np.asarray(model.mean(records.x)[np.arange(len(records)), records.y.astype(int)])
 
 
 def _compared(

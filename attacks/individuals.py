@@ -196,12 +196,9 @@ class CohortResponses:
         times = IMAGINED if self.answers.drawn else 1
         total = np.zeros((len(chosen), self.templates), np.float32)
         for each in range(times):
-            total += np.asarray(everybody.evaluate(_view(records, each))["bits"]).T[chosen]
+            view = View(records, records.schema, secret=f"imagined {each}".encode())
+            total += np.asarray(everybody.evaluate(view)["bits"]).T[chosen]
         return csr_array(total / times)
-
-
-def _view(records: Any, number: int) -> View:
-    return View(records, records.schema, secret=f"imagined {number}".encode())
 
 
 def _to_everybody(question: CohortQuery, people: int) -> CohortQuery:

@@ -29,7 +29,6 @@ from privfed.attacks.base import (
 from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, judged
-from privfed.attacks.reading import fits
 from privfed.attacks.roc import FOUND_AT
 from privfed.errors import PrivfedError, number_of
 from privfed.exchange.messages import ReleasedPart
@@ -116,9 +115,7 @@ class LeaveOneOut(Attack):
             "questions put again at a client": max(len(each.asked) for each in doubts),
         }
         if told.clients < DRAWS:
-            detail["note"] = (
-                f"{number_of(told.clients, 'client')}: fewer than the {DRAWS} that 1 % needs"
-            )
+            detail["note"] = f"{number_of(told.clients, 'client')}: a rate at 1 % needs {DRAWS}"
         return [
             self.finding(
                 "share of pairs of a used and an unused record told apart by answers that are no sums",
@@ -196,8 +193,7 @@ def _asked(transcript: Transcript, schema: Any) -> dict[str, list[ReplayableQuer
         except PrivfedError:  # written for another schema
             continue
         if all(
-            name in declared and fits(declared[name].shape, p.units.shape)
-            for name, p in parts.items()
+            name in declared and declared[name].admits(p.units.shape) for name, p in parts.items()
         ):
             listed = (
                 n for n in parts if declared[n].type is PartType.ARTIFACT or -1 in declared[n].shape

@@ -136,7 +136,6 @@ def _too_wide(entry: TranscriptEntry, view: View) -> bool:
 def _part(
     part: ReleasedPart, added: Mapping[str, np.ndarray], place: int, name: str
 ) -> LinearSystem | None:
-    """The visible cells of a part."""
     values = finite_numbers(part)
     known = part.noise is None or part.noise.additive
     if values is None or not known or name not in added or added[name].shape[1:] != values.shape:

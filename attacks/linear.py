@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from privfed.attacks.base import PublicSchema, Table, question_of, sound_parts
-from privfed.attacks.reading import fits
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import TranscriptEntry
@@ -44,7 +43,7 @@ def linear_equations(entry: TranscriptEntry, view: View) -> Iterator[LinearEquat
     parts = sound_parts(entry)
     for name, equations in equations_of(entry, view).items():
         part = parts[name]
-        seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
+        seen = part.visible
         error = np.broadcast_to(equations.error, part.units.shape)[seen]
         yield from _told(equations.added[:, seen], np.asarray(equations.told)[seen], error, part)
 
@@ -60,7 +59,7 @@ def integer_sums(entry: TranscriptEntry, view: View) -> Iterator[tuple[np.ndarra
     parts = sound_parts(entry)
     for name, equations in equations_of(entry, view).items():
         part = parts[name]
-        seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
+        seen = part.visible
         added, told = np.asarray(equations.added)[:, seen].T, part.units[seen]
         whole = np.abs(added).max(initial=0.0) < 2**53 and (added == np.rint(added)).all()
         if part.noise is None and told.dtype.kind in "biu" and whole:
@@ -78,7 +77,7 @@ def sample_equations(entry: TranscriptEntry, view: View) -> Iterator[tuple[str, 
         return
     for each in asked.drawn(view):
         part = parts.get(each.part)
-        if part is not None and fits(declared[each.part].shape, part.units.shape):
+        if part is not None and declared[each.part].admits(part.units.shape):
             hidden = np.zeros(part.units.shape, bool) if part.mask is None else part.mask
             seen = ~hidden.ravel()[each.cells]
             told = part.units.ravel()[each.cells[seen]]
@@ -112,7 +111,7 @@ def equations_of(entry: TranscriptEntry, view: View) -> dict[str, Equations]:
     fitting = {
         name: part.units
         for name, part in parts.items()
-        if name in declared and fits(declared[name].shape, part.units.shape)
+        if name in declared and declared[name].admits(part.units.shape)
     }
     if len(fitting) < len(declared):
         fitting = {name: units for name, units in fitting.items() if declared[name].type.adds_up}

@@ -209,6 +209,6 @@ class LinkageEvidence:
         }
         if self.controls < 1 / RATE:
             told["note"] = (
-                f"fewer than {round(1 / RATE)} strangers: by chance one in {1 + self.controls} is linked"
+                f"fewer than {round(1 / RATE)} strangers: one in {1 + self.controls} is linked by chance"
             )
         return told

@@ -27,6 +27,7 @@ from privfed.attacks.base import (
 )
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
+from privfed.attacks.linear import known_schema
 from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, exposure, mean_points
 from privfed.errors import PrivfedError, number_of
 from privfed.exchange.messages import ReleasedPart
@@ -116,7 +117,7 @@ class Membership(Attack):
             detail["members found at 1 % false positives"] = told.points["1 %"]
         elif drawn:
             detail["note"] = (
-                f"{number_of(told.clients, 'draw')} of noise: fewer than the {DRAWS} that 1 % needs"
+                f"{number_of(told.clients, 'draw')} of noise: a rate at 1 % needs {DRAWS}"
             )
         return self.finding(
             f"share of pairs of a used and an unused record told apart by {numbers}",
@@ -298,14 +299,14 @@ class LikelihoodRatios:
         self.truth, self._schema, self._exact = truth, schema, exact
         self._unnamed, self._only = unnamed, only
         self._views = {owner: list(_views(table, schema)) for owner, table in truth.items()}
-        self._whole = {owner: _view(table, schema) for owner, table in truth.items()}
+        self._whole = {o: View(own, known_schema(schema, own)) for o, own in truth.items()}
         self._totals: dict[str, dict[str, np.ndarray]] = {}
 
     @property
     def numbers(self) -> str:
         """What is read, in words."""
         named = "exact numbers" if self._exact else "noisy numbers"
-        return "numbers with noise that nobody named" if self._only else named
+        return "noisy numbers of undeclared meaning" if self._only else named
 
     def chosen(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
         """The parts of a release that are to be read."""
@@ -345,7 +346,7 @@ class LikelihoodRatios:
             own = asked.evaluate(self._whole[entry.client])
             noise.append({n: p.units - own[n] for n, p in parts.items() if n in own})
             if self._exact and not self._only:
-                off = (n for n, drawn in noise[-1].items() if _seen(parts[n], drawn).any())
+                off = (n for n, drawn in noise[-1].items() if drawn[parts[n].visible].any())
                 self.drawn |= {(entry.kind, name) for name in off}
         for owner, views in self._views.items():
             for at, view in views:
@@ -377,14 +378,9 @@ class LikelihoodRatios:
         return not (self._exact and all(map(np.all, self.of(entry.client).values())))
 
 
-def _view(table: Table, schema: PublicSchema | None) -> View:
-    known: Any = table.schema if schema is None else schema
-    return View(table, known)
-
-
 def _views(table: Table, schema: PublicSchema | None) -> Iterator[tuple[slice, View]]:
     """Views in blocks, so that memory does not grow with the records."""
-    whole: Any = _view(table, schema)
+    whole: Any = View(table, known_schema(schema, table))
     for first in range(0, len(table.x), ROWS):
         rows = np.arange(first, min(first + ROWS, len(table.x)))
         block = whole.table if len(rows) == len(table.x) else whole.table.take(rows)
@@ -400,10 +396,6 @@ def _ratio(part: ReleasedPart, noise: np.ndarray, moved: np.ndarray, member: boo
     if part.mask is not None:
         change = np.where(part.mask, 0.0, change)
     return np.asarray(change.reshape(len(moved), -1).sum(axis=1))
-
-
-def _seen(part: ReleasedPart, values: np.ndarray) -> np.ndarray:
-    return values if part.mask is None else np.asarray(values[~part.mask])
 
 
 def elsewhere(groups: Sequence[np.ndarray]) -> Iterator[np.ndarray]:

@@ -55,7 +55,7 @@ def model_values(
             baseline=0.0,
             severity=severity if found else Severity.NONE,
             detail={"as much by the answers alone, with probability at most": honest},
-            partial="" if found or not blind else "the table's values look like anybody's",
+            partial="" if found or not blind else "the table's values are too common to recognise",
             risk="singling out",
             harm="the model's file has values of a record",
         )

@@ -50,7 +50,7 @@ def _well_formed(entry: TranscriptEntry, schema: Any) -> TranscriptEntry | None:
         parts = {
             name: part
             for name, part in parts.items()
-            if name in declared and fits(declared[name].shape, part.units.shape)
+            if name in declared and declared[name].admits(part.units.shape)
         }
     if len(parts) == len(entry.release.parts):
         return entry
@@ -72,10 +72,3 @@ def formed(name: str, known: object) -> Iterator[None]:
             f"attack {name!r}: an answer has not the form that its question asks for, and without a "
             "schema such answers cannot be left out; give schema=Schema.from_toml(...) of these data"
         ) from error
-
-
-def fits(declared: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a shape is the declared one, in which -1 is any length."""
-    return len(declared) == len(shape) and all(
-        size in (-1, found) for size, found in zip(declared, shape, strict=True)
-    )

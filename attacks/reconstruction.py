@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privfed.attacks.base import HELD_OUT, Attack, PublicSchema, Table, Truth
+from privfed.attacks.base import HELD_OUT, Attack, PublicSchema, Table, Truth, whole
 from privfed.attacks.contingency import likeliest, ranges
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
@@ -48,7 +48,7 @@ CLAIMED = 0.25
 PROGRAM, SOLVING = 300_000, 1e5
 SOLVED = 1500  #: Most records whose outcomes are solved for at a time
 #: Why no table is held against the records of an owner who keeps none out.
-NO_CONTROL = "an owner without held-out records has nobody to compare with"
+NO_CONTROL = "an owner without held-out records has no others to compare with"
 NEAR = 1e-6  #: Numbers nearer than this share of their size are one
 
 
@@ -220,12 +220,9 @@ def _candidates(own: Table, others: list[Table], schema: PublicSchema) -> Table:
 def _records_at(own: Table, domain: Table) -> np.ndarray:
     """Number of records at each point of the domain, shape (points,)."""
 
-    def columns(table: Table) -> np.ndarray:
-        return table.x if table.y is None else np.column_stack([table.x, table.y])
-
-    points, records = columns(domain), columns(own)
-    whole, places = np.unique(np.concatenate([points, records]), axis=0, return_inverse=True)
-    held = np.bincount(places[len(points) :], minlength=len(whole))
+    points, records = whole(domain), whole(own)
+    alike, places = np.unique(np.concatenate([points, records]), axis=0, return_inverse=True)
+    held = np.bincount(places[len(points) :], minlength=len(alike))
     return np.asarray(held[places[: len(points)]])
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtri
 
-from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts
+from privfed.attacks.base import Attack, PublicSchema, Table, Truth, exact_parts, sound_parts, whole
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import POWER, Finding, Risk, Severity
 from privfed.errors import WireError
@@ -102,7 +102,7 @@ class Verbatim(Attack):
 
     name: ClassVar[str] = "verbatim"
     risk: ClassVar[Risk] = "singling out"
-    harm: ClassVar[str] = "values of a record were handed over as they are"
+    harm: ClassVar[str] = "values of a record were released unchanged"
     question: ClassVar[str] = "Which raw values appear unchanged in the releases?"
 
     def run(
@@ -269,8 +269,8 @@ def rows_found(
 
 def own_and_others(truth: Truth, client: str) -> tuple[np.ndarray, np.ndarray]:
     """A client's records, features and target, and everybody else's."""
-    own = _whole(truth[client])
-    others = [_whole(table) for name, table in truth.items() if name != client]
+    own = whole(truth[client])
+    others = [whole(table) for name, table in truth.items() if name != client]
     return own, np.concatenate([own[:0], *others])
 
 
@@ -286,11 +286,6 @@ def made_up(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> Iter
     yield drawn
 
 
-def _whole(table: Table) -> np.ndarray:
-    """Features and target of each record."""
-    return np.asarray(table.x if table.y is None else np.column_stack([table.x, table.y]))
-
-
 def _tables(heard: Transcript, own: Table) -> np.ndarray:
     """The rows of all exact tables as wide as the client's own, the widest kind; none is empty."""
     exact = [
@@ -299,7 +294,7 @@ def _tables(heard: Transcript, own: Table) -> np.ndarray:
         for name, part in exact_parts(entry).items()
         if name in sound_parts(entry)
     ]
-    for width in sorted({_whole(own).shape[1], own.x.shape[1]}, reverse=True):
+    for width in sorted({whole(own).shape[1], own.x.shape[1]}, reverse=True):
         tables = [rows for rows in exact if rows.ndim == 2 and rows.shape[1] == width and len(rows)]
         if tables:
             return np.concatenate(tables).astype(float)
@@ -476,7 +471,6 @@ def _columns(
 
 
 def _scalings(transcript: Transcript) -> Iterator[Mapping[str, np.ndarray]]:
-    """Questions that carry bounds for every feature."""
     for entry in transcript:
         try:
             query = entry.query

@@ -51,7 +51,7 @@ def run_as(
     question = f"Seen by a data owner who receives every total: {attack.question}"
     return [
         replace(found, attack=found.attack + BY_AN_OWNER, question=question, exposed={})
-        for found in attack.run(seen, known, schema)
+        for found in attack.findings(seen, known, schema)
     ]
 
 
@@ -127,7 +127,6 @@ def _law_of(parts: Sequence[ReleasedPart]) -> Law | None:
 
 
 def _together(tables: Sequence[Table]) -> Table:
-    """All records of several owners."""
     y = [table.y for table in tables if table.y is not None]
     whole = np.concatenate(y) if len(y) == len(tables) else None
     return at_points(tables[0], x=np.concatenate([table.x for table in tables]), y=whole)

@@ -95,8 +95,7 @@ FAMILIES = (Family("gaussian", "mu", 2), Family("epsilon", "epsilon", 1))
 def added(units: np.ndarray, part: ReleasedPart) -> np.ndarray:
     """What a part adds to the distance's power, shape (records,)."""
     assert part.noise is not None
-    seen = np.ones(part.units.shape, bool) if part.mask is None else ~part.mask
-    return part.noise.distance(np.asarray(units, float)[:, seen])
+    return part.noise.distance(np.asarray(units, float)[:, part.visible])
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +224,7 @@ class WorstRecord(Attack):
 
     name: ClassVar[str] = "worst_record"
     risk: ClassVar[Risk] = "singling out"
-    harm: ClassVar[str] = "an unusual record moves the answers by more than was paid for"
+    harm: ClassVar[str] = "an unusual record changes the answers by more than was charged"
     question: ClassVar[str] = (
         "How much can one record change the releases, compared with the privacy loss charged?"
     )
@@ -273,7 +272,7 @@ class WorstRecord(Attack):
             return []
         _, found = law.rates(told.value)
         expected = self.finding(
-            "share of draws in which the worst record is found while 1 % are wrongly accused, expected",
+            "share of draws expected to reveal the worst record while 1 % are wrongly accused",
             found,
             of=1.0,
             low=found,
@@ -311,10 +310,10 @@ class WorstRecord(Attack):
         what = "record" if own.heard.compared == 1 else "record in another's place"
         if worst < LARGE * charge:
             detail["note"] = (
-                "no record that was found comes to half of the charge: noise may be larger than it need be"
+                "the records found reach less than half of the charge: the noise may be larger than necessary"
             )
         return self.finding(
-            f"{law.unit} of the worst {what} that was found, of the {law.unit} charged",
+            f"{law.unit} reached by the worst {what} found",
             worst,
             of=charge,
             baseline=0.0,

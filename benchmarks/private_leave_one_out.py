@@ -9,7 +9,7 @@ nobody's special case.
 
 The default rows were chosen on the sets that docs/tuning.md names. On 1,500 records at most
 of abalone, banknote, breast_cancer_wdbc, diabetes_pima, electricity, kin8nm, magic_telescope, space_ga,
-trauma and wisconsin, seeds 300 and 301: results/private_leave_one_out.csv.
+trauma and wisconsin, seeds 300 to 302: results/private_leave_one_out.csv.
 """
 
 from __future__ import annotations

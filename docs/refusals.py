@@ -95,7 +95,7 @@ ATTEMPTS = (
         'hospitals(replace(learner.private(epsilon=2), unit="individual", cap=1))',
     ),
     Attempt(
-        "Draw seeded noise where ledgers last",
+        "Draw seeded noise where ledgers are persistent",
         "Whoever knows the seed subtracts the noise. Lasting ledgers are for real records.",
         'carry_out(study("first", noise="test"), "first")',
     ),
@@ -107,7 +107,7 @@ ATTEMPTS = (
         'carry_out(study("second"), "second")',
     ),
     Attempt(
-        "Replace the policy of a ledger that lasts",
+        "Replace the policy of a persistent ledger",
         "An owner changes her policy knowingly (`amend=True`), and the ledger records it.",
         'learner.fit(hospitals(learner.private(epsilon=2), ledgers="owners"))\n'
         'hospitals(learner.private(epsilon=4), ledgers="owners")',

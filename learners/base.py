@@ -147,8 +147,9 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """
         if feature is not None or not hasattr(self, "feature_importances_"):
             of = "" if feature is None else f" of {feature!r} alone"
-            see = "describe()" if feature is None else "plot() and describe()"
-            raise InputError(f"{type(self).__name__} has no picture{of}; see {see}")
+            see = ["plot()"] * (feature is not None) + ["describe()"] * hasattr(self, "describe")
+            where = f"; see {' and '.join(see)}" if see else ""
+            raise InputError(f"{type(self).__name__} has no picture{of}{where}")
         from privfed.learners.pictures import bars
 
         shares = np.asarray(self.feature_importances_)
@@ -160,8 +161,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """The fitted model's picture and text, as notebooks and reports show it; InputError as of :meth:`plot`."""
         from privfed.learners.pictures import html_of
 
-        text: str = getattr(self, "describe", self.__repr__)()
-        return html_of(self.plot(), type(self).__name__, text)
+        return html_of(self.plot(), type(self).__name__, getattr(self, "describe", self.__repr__)())
 
     def _html_repr(self) -> str:
         if "schema_" in vars(self):
@@ -249,7 +249,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name.endswith("_") and not name.startswith("_") and not hasattr(type(self), name):
+            fitted = name.endswith("_") and not name.startswith("_")
+            if fitted and "schema_" not in vars(self) and not hasattr(type(self), name):
                 raise NotFittedError(
                     f"{type(self).__name__} is not fitted; call fit(federation) first"
                 )
@@ -285,7 +286,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         names = np.full(rows, client) if isinstance(client, str) else np.asarray(client).astype(str)
         if names.shape != (rows,):
             raise InputError(f"client must be one name, or one for each of the {rows} rows")
-        for name in np.unique(names).tolist():
+        for name in [client] if isinstance(client, str) else np.unique(names).tolist():
             self._check_client(name)
         return names
 
@@ -302,16 +303,15 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return column, self.schema_.names.index(name)
 
     def _encode(
-        self, X: pd.DataFrame | np.ndarray | Records, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray | Records, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """Inputs, encoded and clipped to the schema, shape (rows, features); records are so already."""
-        schema: Schema = self.schema_
-        self._check_client(client)
-        if isinstance(X, Records):
-            return X.x
         if isinstance(X, pd.DataFrame):
-            return Records.from_frame(X, Schema(schema.features)).x
-        return Records.from_array(np.asarray(X), schema).x
+            X = Records.from_frame(X, Schema(self.schema_.features))
+        x = X.x if isinstance(X, Records) else Records.from_array(X, self.schema_).x
+        if client is not None:
+            self._clients_of_rows(client, len(x))
+        return x
 
 
 def check_numeric_target(schema: Schema, *, learner: str) -> None:
@@ -353,8 +353,9 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         if high - low < NARROW * (most - least):
             text = (
                 f"predictions lie between {ends_text(low, high)}, where nearly all targets were found: "
-                f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, most squared "
-                "error may be theirs: score within the limits and beyond them apart, or learn the logarithm"
+                f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, they may cause most "
+                "of the squared error: score records within and beyond the limits separately"
+                f"{', or learn the logarithm' * (least > 0)}"
             )
             warnings.warn(text, Note, stacklevel=4)
 
@@ -412,7 +413,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
     ) -> np.ndarray:
         """Probabilities of the classes, shape (rows, classes)."""
 
-    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: pd.DataFrame | np.ndarray, *, client: Any = None) -> np.ndarray:
         """The likeliest class of each row, the first of several."""
         return np.asarray(self.classes_[self.predict_proba(X, client=client).argmax(axis=1)])
 

@@ -24,6 +24,7 @@ PAGE, INDENT = (
     4,
 )  #: Characters of a line of text on a page, and of spaces before the rest of a longer one
 MOST_BARS = 20  #: Bars of one picture
+MOST_NAMES = 16  #: Curves' names below each other
 POINTS = 400  #: Places at which a shape function is drawn
 
 
@@ -38,11 +39,14 @@ def bars(
     values: np.ndarray,
     label: str,
     intervals: np.ndarray | None = None,
+    level: int = 90,
 ) -> Axes:
-    """Horizontal bars in the order given, the first on top; ``intervals`` has shape (bars, 2).
+    """Horizontal bars in the order given, the first on top; ``intervals``, of ``level`` per cent, has shape (bars, 2).
 
-    Of more than :data:`MOST_BARS` the first are drawn, and the label says of how many.
+    Of more than :data:`MOST_BARS` the first are drawn, and the label says of how many, and what lines on bars are.
     """
+    if intervals is not None:
+        label += f", with {level} % intervals"
     if len(names) > MOST_BARS:
         label = f"{label} (the first {MOST_BARS} of {len(names)})"
     told = [_lines(name, 56, 4) for name in list(names)[:MOST_BARS]]
@@ -56,8 +60,9 @@ def bars(
         ax.hlines(places, low, high, color="black", linewidth=1.2)
     ax.axvline(0, color=GREY, linewidth=0.8)
     ax.set_yticks(places, told)
-    ax.invert_yaxis()
-    ax.set_xlabel(wrapped(label, 80))
+    ax.set_ylim(max(len(told), 1) - 0.4, -0.6)
+    ax.locator_params(axis="x", nbins=5)  # long numbers stand apart
+    ax.set_xlabel(wrapped(label, 80), loc="right")  # below the names, where there is room
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(left=False)
     return ax
@@ -94,8 +99,10 @@ def shape(
 ) -> Axes:
     """What a column adds at :func:`places_of`, for each of several names or for one; a band has shape (places, 2)."""
     places = places_of(column, cuts)
-    ax = axes_of(ax, 6, 3.6)
     several = isinstance(heights, Mapping)
+    ax = axes_of(ax, 8 if several else 6, 3.6)
+    if intervals is not None and len(intervals):
+        label += ", with 90 % " + ("intervals" if column.kind == "category" else "band")
     curves = heights if isinstance(heights, Mapping) else {"": heights}
     bands = intervals if isinstance(intervals, Mapping) else {"": intervals}
     marks = "os^Dv*P" if column.kind == "category" else ("-", "--", ":", "-.")
@@ -109,7 +116,11 @@ def shape(
     for line, name in zip(lines, curves, strict=True):
         line.set_label(name)
     if several:
-        ax.legend(lines, [_lines(shown(name), 48, 6) for name in curves], frameon=False)
+        told = [_lines(shown(name), 24, 6) for name in curves]
+        columns = -(-len(told) // MOST_NAMES)
+        ax.legend(
+            lines, told, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), ncols=columns
+        )  # beside the curves, none of which it may cover
     for name, x, line in zip(curves, moved, lines, strict=True):
         if (band := bands.get(name)) is None:
             continue
@@ -213,10 +224,10 @@ def literal(text: str) -> str:
 
 
 def wrapped(text: str, most: int) -> str:
-    """A text over lines of so many characters, drawn as it is."""
-    return literal(
-        "\n".join(fill(line, most, break_on_hyphens=False) for line in text.splitlines())
-    )
+    """A text over lines of so many characters, drawn as it is; a number stays beside its per cent."""
+    held = text.replace(" %", "\u00a0%")
+    lines = (fill(line, most, break_on_hyphens=False) for line in held.splitlines())
+    return literal("\n".join(lines).replace("\u00a0%", " %"))
 
 
 def _lines(text: str, width: int, most: int) -> str:
@@ -244,4 +255,5 @@ def html_of(ax: Axes, title: str, text: str) -> str:
         for own in text.split("\n")
     )
     picture = svg_of(ax, title).replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
-    return f"<figure>{picture}</figure><pre>{escape(chr(10).join(lines))}</pre>"
+    told = escape("\n".join(lines))
+    return f'<figure>{picture}</figure><pre style="overflow-x:auto">{told}</pre>'

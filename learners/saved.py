@@ -16,13 +16,17 @@ LARGEST = 2**30  #: Largest file that is read, in bytes
 
 def save(model: FederatedLearner, path: str | Path) -> None:
     """Write a fitted model as JSON; :func:`load` makes it again; InputError if it is no plain data."""
+    Path(path).write_text(written(model), encoding="utf-8")
+
+
+def written(model: FederatedLearner) -> str:
+    """A fitted model as JSON; InputError if it is no plain data."""
     data = model.to_dict()
     try:
-        text = _written(data)
+        return _written(data) + "\n"
     except (TypeError, ValueError) as error:
         name = type(model).__name__
         raise InputError(f"readable() of {name} gives no plain data: {error}") from None
-    Path(path).write_text(text + "\n", encoding="utf-8")
 
 
 def _written(value: Any, indent: str = "\n") -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from privfed.learners.base import PersonalLearner as PersonalLearner
     from privfed.learners.base import Planned as Planned
     from privfed.learners.cohort import CohortLearner as CohortLearner
+    from privfed.learners.evaluation import classes_of as classes_of
     from privfed.learners.parameters import Boolean as Boolean
     from privfed.learners.parameters import Constraints as Constraints
     from privfed.learners.parameters import Exact as Exact
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from privfed.questions.tree import Forest as Forest
     from privfed.questions.tree import Span as Span
     from privfed.questions.tree import Tree as Tree
+    from privfed.tables.records import nearest_class as nearest_class
     from privfed.tables.schema import Column as Column
     from privfed.tables.schema import Schema as Schema
 

@@ -10,7 +10,7 @@ from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import SUBJECTS, caveat, claim, number, size, strongest, verdict
+from privfed.reports.page import SUBJECTS, caveat, claim, number, rendered, size, strongest, verdict
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,32 @@ def chosen(report: Report, name: str = "") -> PolicyReport:
     return report.standing((finite or list(report.policies))[0])
 
 
+def board_page(report: Report, policy: str = "") -> str:
+    """Return the page for whoever answers for a study: what left, to whom, how risky, what to do.
+
+    `policy` is the one that is decided on; by default the first with a finite guarantee.
+    """
+    decided = chosen(report, policy)
+    return rendered(
+        "board.html",
+        report=report,
+        policy=decided,
+        said=answers(report, decided),
+        others=[
+            answers(report, report.standing(other))
+            for other in report.policies
+            if other.name != decided.name
+        ],
+        uncovered=uncovered(report),
+    )
+
+
 def uncovered(report: Report) -> tuple[str, ...]:
     """What no figure of the page covers."""
     units = {policy.account.policy.unit for policy in report.policies}
     said = [
-        "What the model tells about a person that it would tell just as well had she not taken part.",
-        "Whoever reads the owners' own machines, tables, keys or ledgers: a guarantee is about what left.",
+        "What the model shows about a person that it would show just as well without her data.",
+        "Access to the owners' own machines, tables, keys or ledgers: a guarantee covers releases only.",
         "Attacks that were not tried. A guarantee, where there is one, holds against all of them.",
     ]
     if several := " or ".join(SUBJECTS[unit].many for unit in sorted(units & {"record", "rule"})):
@@ -71,15 +91,15 @@ def uncovered(report: Report) -> tuple[str, ...]:
         left_out = "What attacks achieved"
         if not any(policy.scores for policy in report.policies):
             left_out = "What attacks achieved, and how well the model predicts"
-        said.append(f"{left_out}: left out, for it is measured on the records themselves.")
+        said.append(f"{left_out}: left out, because it is measured on the records themselves.")
     if report.simulated:
         said.append(
-            "That one process held all records: this was a simulation, in which no owner's gate was on a "
-            "machine of its own."
+            "The separation of the owners: this was a simulation, in which one process held all records and ran "
+            "every owner's gate."
         )
     if any(policy.account.policy.masked for policy in report.policies):
         said.append(
-            "More colluding owners than the policy allows for: then each owner's own share of the noise is all that protects her records."
+            "More colluding owners than the policy allows for: then only her own share of the noise protects an owner's records."
         )
     return tuple(said)
 
@@ -90,7 +110,7 @@ def _verdict(policy: PolicyReport) -> str:
     if policy.silent:
         return "Nothing was released"
     if policy.handed_over and not policy.finite:
-        return "Not protected: unmodified records left"
+        return "Not protected: unmodified records were released"
     if policy.breached:
         return "Not protected, and an attack succeeded"
     if not policy.finite:
@@ -101,15 +121,15 @@ def _verdict(policy: PolicyReport) -> str:
 def _left(policy: PolicyReport) -> Iterator[str]:
     subject = SUBJECTS[policy.account.policy.unit]
     if policy.silent:
-        yield "Nothing left."
+        yield "Nothing was released."
         return
     total = sum(client.bytes for client in policy.clients)
     kinds = [line for line in policy.account.kinds if line.released]
     whole = "in all studies so far" if policy.block else "in all"
-    raw = f"no unmodified {subject.one}"
+    raw = f"none is a table or holds an unmodified {subject.one}"
     if policy.handed_over:
-        raw = "unmodified records in some of them"
-    raw = f"; no table, and {raw}" if policy.finite or policy.handed_over else ""
+        raw = "none is a table, but some hold unmodified records"
+    raw = f"; {raw}" if policy.finite or policy.handed_over else ""
     yield f"{number_of(policy.released, 'answer')}, {size(total)} {whole}, of {number_of(len(kinds), 'kind')}{raw}."
     for line in kinds:
         how = "with noise" if line.protected else "without a finite guarantee"
@@ -122,9 +142,9 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
     good = policy.finite and not policy.silent and not policy.breaches
     if good:
         yield (
-            f"Of 100 {subject.many} {'who' if subject.person else 'that'} {subject.were}, somebody who "
+            f"Of 100 {subject.many} {'who' if subject.person else 'that'} {subject.were}, an attacker who "
             f"wrongly accuses 1 of 100 others finds {_of_hundred(policy.detection)} on average, whatever is "
-            "done with what left. By guessing it would be 1."
+            "done with the releases. Guessing would find 1."
         )
         worst = policy.worst_off
         if worst is not None and worst.risk is not None:
@@ -154,12 +174,12 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         )
     if tried.not_looked:
         yield (
-            f"{_attacks(len(tried.not_looked))} not tried in full: nothing to work on in these releases, nobody to "
-            "compare with, or too much to compute. The engineer's page names them."
+            f"{_attacks(len(tried.not_looked))} not tried in full: they had nothing to read in these releases, no "
+            "records to compare with, or too much to compute. The engineer's page names them."
         )
     if tried.audited:
         audits = sum(found.attack in tried.audited for found in policy.findings)
-        yield f"{number_of(audits, 'audit')} of the noise and the code contradicted nothing, which is no proof."
+        yield f"{number_of(audits, 'audit')} of the noise and the code found no contradiction, which is not a proof."
 
 
 def _worth(policy: PolicyReport) -> Iterator[str]:

@@ -34,7 +34,7 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: between clients' noise.
 CERTAIN = 4
 #: What of a policy's metrics stays where those scored with the truth are left out.
-UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped")
+UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped", FAILED)
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
 #: How the names of those begin that try what was charged and look for no record: the worst record is found more
 #: often than by chance under any finite guarantee.
@@ -237,7 +237,8 @@ class PolicyReport:
         audited = tuple(name for name in silent if name.startswith(AUDITS))
         looked = tuple(name for name in silent if name not in audited)
         idle = dict.fromkeys(
-            self.inapplicable, "it has nothing to work on here, or nobody to compare with"
+            self.inapplicable,
+            "it has nothing to read in these releases, or no records to compare with",
         )
         reached = tuple(name for name in found if name in excess)
         blind = {} if self.handed_over else cut | idle
@@ -284,12 +285,12 @@ class PolicyReport:
         failed = self.metrics.get("breaches", {})
         texts += [
             f"a protected query failed inside the gate of {client} "
-            f"({', '.join(kinds)}): no epsilon covers what that told, and the gate closed"
+            f"({', '.join(kinds)}): no epsilon covers what the failure revealed, and the gate closed"
             for client, kinds in failed.items()
         ]
         texts += [
             f"the gate of {client.client} closed: a protected query failed inside it, and no epsilon covers what "
-            "that told"
+            "the failure revealed"
             for client in self.clients
             if EXPLANATIONS[Reason.CLOSED] in client.refused and client.client not in failed
         ]
@@ -424,8 +425,12 @@ class Report:
 
     @property
     def failed(self) -> list[str]:
-        """Attacks that ended with an error of their own, and so did not look."""
+        """Learners that ended with an error of their own, without a model, and attacks, which so did not look."""
         return [
+            f"policy {policy.name!r}: its learner failed ({policy.metrics[FAILED]}), and there is no model"
+            for policy in self.policies
+            if FAILED in policy.metrics
+        ] + [
             f"policy {policy.name!r}: attack {found.attack!r} failed ({found.detail[FAILED]}), and did not look"
             for policy in self.policies
             for found in policy.findings
@@ -487,12 +492,12 @@ class Report:
             return "copies that the data owners provided; their own files continue"
         if self.study.ledgers is None:
             return (
-                "ephemeral: part of this output, and not counted by any other run; for real data, set a "
-                'folder of persistent ledgers, ledgers = "folder" under [clients]'
+                "ephemeral, part of this output; no other run counts what was spent in them. For real data, set a "
+                'folder of persistent ledgers: ledgers = "folder" under [clients]'
             )
         return (
-            f"persistent: one file per data owner in {self.study.ledgers}; figures include all studies "
-            "that the owners answered, and later ones may spend the rest of their budget"
+            f"persistent, one file per data owner in {self.study.ledgers}. Figures include all studies "
+            "that the owners answered. Later studies may spend the rest of the budgets"
         )
 
     @property

@@ -95,7 +95,7 @@ def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
         each = [(x, y) for y, row in enumerate(rows) if (x := getattr(row, name)) is not None]
         axes.scatter(
             [min(x, top) for x, _ in each], [y for _, y in each], zorder=3, clip_on=False,
-            label=f"{name} ({about})" if about else "claimed of what was audited", **style,
+            label=f"{name} ({about})" if about else "claimed for the audited releases", **style,
         )  # fmt: skip
     for y, row in enumerate(rows):
         known = [min(x, top) for x in (row.audited, row.attacked, row.claimed) if x is not None]

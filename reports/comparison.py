@@ -11,7 +11,7 @@ from privfed.attacks.finding import Finding
 from privfed.questions.exact import at_delta, shown, shown_percent
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.epsilons import Epsilons, epsilons
-from privfed.reports.metrics import MetricValue, measured
+from privfed.reports.metrics import MetricValue
 from privfed.reports.page import figure_of, number, percent, plain_words, rendered, size, verdict
 
 NONE = "none"  #: What one of the runs does not have
@@ -149,7 +149,7 @@ def _account(before: PolicyReport | None, now: PolicyReport | None) -> Iterator[
         ("can be found, at most", _detection),
         ("releases", lambda one: number(one.released)),
         ("unprotected releases", lambda one: number(one.unprotected)),
-        ("bytes that left", lambda one: size(sum(client.bytes for client in one.clients))),
+        ("bytes released", lambda one: size(sum(client.bytes for client in one.clients))),
     ):
         yield Line(what, *(NOT_THERE if one is None else say(one) for one in (before, now)))
 
@@ -201,18 +201,10 @@ def _scores(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> I
         old, new = each[0].get(name), each[1].get(name)
         change = "" if old is None or new is None else _difference(old, new)
         first, last = (
-            why or NONE if one is None else _score(one)
+            why or NONE if one is None else one.beside
             for one, why in zip((old, new), absent, strict=True)
         )
         yield Line(name, first, last, change)
-
-
-def _score(score: MetricValue) -> str:
-    return (
-        score.told
-        if score.constant is None
-        else f"{score.told} (constant {measured(score.constant)})"
-    )
 
 
 def _difference(old: MetricValue, new: MetricValue) -> str:

@@ -9,7 +9,7 @@ from privfed.accountants.risk import Tradeoff
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.errors import PolicyError, UnsupportedLoss
 from privfed.privacy.accountant import STATED, Accountant, Amount
-from privfed.privacy.loss import Loss, basis_in_words, pure_to_zcdp
+from privfed.privacy.loss import Loss, basis_in_words, foreign, pure_to_zcdp
 from privfed.privacy.neighbours import Neighbours, group
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import float_up
@@ -46,7 +46,8 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     where = "" if wanted.unit == "client" else " at each owner"
     unit = f"{wanted.unit}{where} ({wanted.relation})"
     try:
-        each = [_one(name, policies, wanted, unit) for name in _owners(policies)]
+        owners = dict.fromkeys(own.client for policy in policies for own in policy.clients)
+        each = [_one(name, policies, wanted, unit) for name in owners]
         basis = {name for policy in policies for client in policy.clients for name in client.basis}
         return Composed(  # for any owner: the one found best has not always the largest epsilon
             max(one.epsilon or 0.0 for one in each),
@@ -59,10 +60,6 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
         return Composed(None, 0.0, 1.0, unit, str(why))
 
 
-def _owners(policies: Sequence[PolicyAccount]) -> list[str]:
-    return list(dict.fromkeys(c.client for policy in policies for c in policy.clients))
-
-
 def coarsest(policies: Sequence[Policy]) -> Neighbours:
     """Return the neighbours that differ most, for which all guarantees can be restated."""
     found = [Neighbours(p.relation, p.unit, p.cap) for p in policies]
@@ -70,19 +67,20 @@ def coarsest(policies: Sequence[Policy]) -> Neighbours:
 
 
 def _one(name: str, policies: Sequence[PolicyAccount], wanted: Neighbours, unit: str) -> Composed:
-    """Compose one data owner's losses over the policies."""
     shares = [(p, c) for p in policies for c in p.clients if c.client == name and c.total]
     open_ = [p.policy.name for p, c in shares if c.unprotected or not c.secure]
     if open_:
         raise UnsupportedLoss(f"{' and '.join(open_)} released without any finite guarantee")
     losses = [_restated(p, c, wanted) for p, c in shares]
     own = sum((loss.delta for loss in losses), Fraction(0))
-    if all(p.accountant.components[0] == "epsilon" for p, _ in shares):
+    if all(loss.epsilon is not None for loss in losses):
         total = _sum(loss.epsilon for loss in losses)
         detection = Tradeoff.approximate(float_up(total), float_up(own)).found(0.01)
         return Composed(float_up(total), float_up(own), detection, unit)
     rho = _sum(map(_rho, losses))
-    stated = [repr(c.delta) for p, c in shares if p.accountant.components[0] == "rho"]
+    stated = [
+        repr(c.delta) for (_, c), loss in zip(shares, losses, strict=True) if loss.epsilon is None
+    ]
     delta = (max(map(Fraction, stated)) or STATED) + own
     accountant = ZeroConcentrated()
     if all(c.ceiling is not None for _, c in shares):  # certified
@@ -111,12 +109,16 @@ def _restated(policy: PolicyAccount, client: ClientAccount, wanted: Neighbours) 
     amount = client.total
     if client.ceiling is not None and own.budget is not None:
         amount = policy.accountant.ceiling(own.budget)
-    given = Neighbours(own.relation, own.unit, own.cap)
-    return group(_loss(policy.accountant, amount), given.steps(wanted))
+    delta = (own.budget.delta if own.budget else None) or STATED
+    loss = _loss(policy.accountant, amount, delta, certified=client.ceiling is not None)
+    return group(loss, Neighbours(own.relation, own.unit, own.cap).steps(wanted))
 
 
-def _loss(accountant: Accountant, amount: Amount) -> Loss:
-    """Return an amount as a loss, with its delta."""
+def _loss(accountant: Accountant, amount: Amount, delta: Fraction, *, certified: bool) -> Loss:
+    """Return an amount as a loss, with its delta; only another's accountant knows what its own amounts mean."""
+    if foreign(type(accountant)):
+        first, own = (accountant.guarantee if certified else accountant.odometer)(amount, delta)
+        return Loss(first, pure_to_zcdp(first), own)
     first, own = amount
     if own and accountant.components[0] == "rho":
         raise UnsupportedLoss("losses with a delta of their own are not composed over policies")

@@ -42,7 +42,12 @@ class Epsilons:
 def epsilons(report: Report) -> tuple[Epsilons, ...]:
     """Return the figures of all owners under all policies that released something."""
     return tuple(
-        Epsilons(policy.name, client.client, _claimed(policy, client), *_found(policy, client))
+        Epsilons(
+            policy.name,
+            client.client,
+            client.proved if policy.secure and client.proved is not None else math.inf,
+            *_found(policy, client),
+        )
         for policy in report.policies
         if not policy.silent
         for client in policy.clients
@@ -70,10 +75,6 @@ def drawn(report: Report) -> list[Epsilons]:
         most = sorted(own, key=lambda row: -(row.attacked or 0.0))[:AT_MOST]
         kept += [row for row in own if row in most]
     return kept
-
-
-def _claimed(policy: PolicyReport, client: ClientAccount) -> float:
-    return client.proved if policy.secure and client.proved is not None else math.inf
 
 
 def _found(

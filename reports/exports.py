@@ -28,8 +28,6 @@ from privfed.reports.metrics import MetricValue
 from privfed.reports.page import SUBJECTS, claim, number, strongest
 from privfed.reports.provenance import provenance
 
-#: Version of the PIA software's own store: its import refuses a file that names none.
-PIA_VERSION = 201707071818
 #: What a person must say of a deployment, under ``[about.registry]``.
 REGISTRY_KEYS = (
     *("data_curator_type", "data_product_region", "publication_date", "registry_authors"),
@@ -194,16 +192,16 @@ def _practice(source: Source) -> dict[str, Any]:
     return {
         "deployment_model": {
             "model_name": "Federated",
-            "trust_assumptions": "The asking side is not trusted: it chooses each question by the answers before it, "
-            "and stops when it likes. Each data owner trusts her own machine."
-            + (f" This stands {policy.basis}." if policy.basis else ""),
+            "trust_assumptions": "The server is not trusted: it may choose each query by the earlier answers, "
+            "and stop at any time. Each data owner trusts her own machine."
+            + (f" This holds {policy.basis}." if policy.basis else ""),
             "actors": f"{number_of(len(policy.clients), 'data owner')}, each with a gate and a ledger of her own, and the "
-            f"asking side ({', '.join(policy.principals)}).",
+            f"server ({', '.join(policy.principals)}).",
             "release_type": "Many releases",
             "release_type_details": f"{number_of(policy.released, 'release')} to date, charged to one budget.",
             "data_source_type": "Static",
             "access_type": "Interactive",
-            "access_type_details": "The asking side chooses each question by the answers before it.",
+            "access_type_details": "The server may choose each query by the earlier answers.",
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": given.get(
@@ -235,47 +233,26 @@ def _practice(source: Source) -> dict[str, Any]:
 def pia(source: Source) -> str:
     """An impact assessment to be opened by the CNIL's PIA software: JSON of its own export's form.
 
-    Gauges stay undecided: severity and likelihood are a person's judgement, beside the figures.
+    Gauges stay undecided: severity and likelihood are a person's judgement, beside the figures. ``dbVersion`` is the
+    software's own store's: its import refuses a file that names none.
     """
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     about, name = source.about, source.report.study.name
     measures = list(_measures(source))
     times = {"created_at": now, "updated_at": now}
     answered = {"pia_id": 1, **times}
-    return _json(
-        {
-            "pia": {
-                "id": 1,
-                "dbVersion": PIA_VERSION,
-                "name": name,
-                "category": "",
-                "author_name": about.contact,
-                "evaluator_name": "",
-                "validator_name": about.approver,
-                "status": 0,
-                "progress": 0,
-                "is_example": 0,
-                "is_archive": 0,
-                **times,
-            },
-            "answers": [
-                {"reference_to": question, "data": data, **answered}
-                for question, data in _answers(source, [title for title, _ in measures])
-            ],
-            "measures": [
-                {
-                    "id": place,
-                    "title": title,
-                    "content": _html([text]),
-                    "placeholder": "",
-                    **answered,
-                }
-                for place, (title, text) in enumerate(measures, 1)
-            ],
-            "evaluations": [],
-            "comments": [],
-        }
-    )
+    plain = _form("pia.json")
+    said = {"name": name, "author_name": about.contact, "validator_name": about.approver}
+    plain["pia"] |= said | times
+    plain["answers"] = [
+        {"reference_to": question, "data": data, **answered}
+        for question, data in _answers(source, [title for title, _ in measures])
+    ]
+    plain["measures"] = [
+        {"id": at, "title": title, "content": _html([text]), "placeholder": "", **answered}
+        for at, (title, text) in enumerate(measures, 1)
+    ]
+    return _json(plain)
 
 
 def _answers(source: Source, measures: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -369,7 +346,9 @@ def sacroml(source: Source) -> str:
         }
     if not reports:
         if source.report.withheld:
-            raise InputError("sacroml: attacks are left out where ledgers last; add --simulation")
+            raise InputError(
+                "sacroml: attacks are left out where ledgers are persistent; add --simulation"
+            )
         raise InputError(
             f"policy {source.policy.name!r}: no membership attack has looked; run `privfed audit`, or "
             "`privfed attack` on the folder"
@@ -449,7 +428,7 @@ def model_card(source: Source) -> str:
     parts = [
         ("Intended use", [about.purpose or "Not stated."]),
         ("Data", [about.data_description or "Not stated.", *map(_described, source.columns)]),
-        ("What left the data owners", said.left),
+        ("What was released", said.left),
         ("How risky is it", said.risk),
         ("What no figure above covers", uncovered(report)),
         ("Provenance", [provenance(), f"Ledger heads: {source.heads}."]),
@@ -504,33 +483,16 @@ def croissant(source: Source) -> str:
         }
         for column in source.columns
     ]
-    context = files("privfed.reports") / "templates" / "croissant.json"
     owners = ", ".join(client.client for client in source.policy.clients)
     described = about.data_description or f"Records of {name}."
-    return _json(
-        {
-            "@context": json.loads(context.read_text(encoding="utf-8")),
-            "@type": "sc:Dataset",
-            "conformsTo": "http://mlcommons.org/croissant/1.1",
-            "name": name,
-            "description": f"{described} Each record stays with its owner ({owners}); this is the dictionary alone.",
-            "isLiveDataset": True,
-            "datePublished": date.today().isoformat(),
-            "distribution": [
-                {
-                    "@type": "cr:FileObject",
-                    "@id": "records.csv",
-                    "name": "records.csv",
-                    "description": "One table at each owner, which is not distributed.",
-                    "contentUrl": "records.csv",
-                    "encodingFormat": "text/csv",
-                }
-            ],
-            "recordSet": [
-                {"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}
-            ],
-        }
-    )
+    plain = _form("croissant.json")
+    plain |= {
+        "name": name,
+        "description": f"{described} Each record stays with its owner ({owners}); this is the dictionary alone.",
+        "datePublished": date.today().isoformat(),
+    }
+    plain["recordSet"][0]["field"] = fields
+    return _json(plain)
 
 
 #: Each form's maker and the ending of its file, by name.
@@ -543,6 +505,11 @@ FORMS: Mapping[str, tuple[Callable[[Source], str], str]] = {
 }
 
 # --- text --------------------------------------------------------------------------------------
+
+
+def _form(name: str) -> Any:
+    """What a form says of every study; the rest is empty."""
+    return json.loads((files("privfed.reports") / "templates" / name).read_text("utf-8"))
 
 
 def _json(plain: Any) -> str:

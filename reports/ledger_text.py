@@ -33,7 +33,7 @@ def spending(policy: str, client: str, line: Line, share: str = "") -> str:
 
 
 #: Header of :func:`row`.
-ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} what and at what cost"
+ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} what, and its cost"
 
 
 def row(entry: Entry, kind: str) -> str:

@@ -44,6 +44,12 @@ class MetricValue:
         return f"{self.value:,.{decimals}f}\u00a0±\u00a0{self.deviation:,.{decimals}f}"
 
     @property
+    def beside(self) -> str:
+        """The score, and the constant baseline's in brackets."""
+        known = "" if self.constant is None else f" (constant {measured(self.constant)})"
+        return f"{self.told}{known}"
+
+    @property
     def _ahead(self) -> tuple[float, float] | None:
         """By how much it is above the constant baseline's, at the ends of its interval."""
         if self.margin is not None or self.constant is None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jinja2
 
 from privfed.accountants.risk import RECORD, Subject
 from privfed.attacks.finding import Finding
-from privfed.errors import number_of
+from privfed.errors import InputError, number_of
 from privfed.questions.exact import shown, shown_delta, shown_down, shown_percent
 from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
@@ -21,6 +25,8 @@ from privfed.reports.epsilons import AT_MOST, drawn
 from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.provenance import provenance
 
+#: Browsers that print a page, in the order in which they are looked for.
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "msedge")
 #: Names of privacy units in sentences.
 SUBJECTS: Mapping[Unit, Subject] = {
     "record": RECORD,
@@ -111,6 +117,30 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
     )
 
 
+def write_pdf(page: Path, pdf: Path) -> None:
+    """Print a page into a file, by a browser without a window; InputError without one, or if it does not print."""
+    browser = next(filter(None, map(which, BROWSERS)), None)
+    if browser is None:
+        raise InputError(
+            f"PDF {pdf}: no browser is installed that could print it; install Chromium, or open {page} and "
+            "print it"
+        )
+    with TemporaryDirectory() as profile:
+        command = [browser, "--headless", "--disable-gpu", "--no-sandbox"]
+        command += [f"--user-data-dir={profile}", "--no-pdf-header-footer"]
+        command += [f"--print-to-pdf={pdf}", page.resolve().as_uri()]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+        except (OSError, subprocess.SubprocessError):
+            raise InputError(
+                f"PDF {pdf}: {Path(browser).name} could not print {page}; open it, and print it"
+            ) from None
+    if not pdf.exists():
+        raise InputError(
+            f"PDF {pdf}: {Path(browser).name} wrote nothing; open {page}, and print it"
+        )
+
+
 def model_page(plain: Mapping[str, Any]) -> str:
     """Return the page of what was found of a model: HTML with its styles inside."""
     findings = [Finding.from_dict(each) for each in plain["findings"]]
@@ -162,12 +192,9 @@ def subject(policy: PolicyReport) -> Subject:
 
 def answered(policy: PolicyReport) -> str:
     """Return the number of individuals of a cohort, or of data owners, in words."""
-    count, who = (
-        (len(policy.clients), "data owner")
-        if policy.people is None
-        else (policy.people, "individual")
-    )
-    return f"{number(count)} {who}{'' if count == 1 else 's'}"
+    if policy.people is None:
+        return number_of(len(policy.clients), "data owner")
+    return number_of(policy.people, "individual")
 
 
 def cost(line: KindLine) -> str:
@@ -193,16 +220,16 @@ def claim(policy: PolicyReport) -> str:
     bound += f"{', ' if bound else ' at '}δ = {shown_delta(delta)}" if delta else ""
     whole = policy.people is not None or policy.account.policy.unit == "client"
     where = "" if whole else " at each owner"
-    basis = f" This stands {policy.basis}." if policy.basis else ""
+    basis = f" This holds {policy.basis}." if policy.basis else ""
     return f"Differential privacy{bound} for each {unit}{where}, {scope(policy)}.{basis}"
 
 
 def scope(policy: PolicyReport) -> str:
     """Return whether an epsilon covers the whole exchange, or only what was released so far."""
     if all(client.ceiling is not None for client in policy.clients):
-        return "whatever later queries are"
+        return "whatever is asked later"
     if any(client.amended for client in policy.clients):
-        return "for the releases so far: an amended budget certifies nothing"
+        return "for the releases so far: the budget was amended, and later ones are not covered"
     return "for the releases so far: without a budget fixed in advance, later ones are not covered"
 
 

@@ -7,6 +7,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from privfed.questions import plugins
+
 #: What figures depend on, beside this package.
 DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "pandas", "opendp", "dp-accounting")
 
@@ -14,6 +16,7 @@ DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "pandas", "opendp", "dp-accoun
 def provenance() -> str:
     """Date, versions, commit and machine, in one line."""
     packages = [f"{name} {found}" for name in DEPENDENCIES if (found := _version(name))]
+    packages += [f"{name} {found}" for name, found in sorted(set(plugins.packages().values()))]
     made = [
         f"privfed {_version('privfed')}{f' (commit {commit()})' if commit() else ''}",
         f"Python {platform.python_version()}",

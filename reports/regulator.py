@@ -12,7 +12,7 @@ from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import claim, number, verdict
+from privfed.reports.page import claim, number, rendered, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
@@ -29,6 +29,12 @@ class PyramidBlock:
     evidence: str  #: where it can be checked: ledger rows, audits, tests
     hazard: str  #: what would make the claim worthless
     state: State  #: whether it is met, by the rule that the hazard names
+
+
+def regulator_page(report: Report) -> str:
+    """Return the page by the blocks of NIST SP 800-226."""
+    pyramids = [(policy, pyramid(report, policy)) for policy in report.policies]
+    return rendered("regulator.html", report=report, pyramids=pyramids)
 
 
 def pyramid(report: Report, policy: PolicyReport) -> tuple[PyramidBlock, ...]:
@@ -76,14 +82,10 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "Algorithms and correctness",
         correct,
         "; ".join(map(_told, audits)) or "no audit ran in this study",
-        "Noise that is not of the law that was charged; sums in floating point; a query that fails.",
+        "Noise that does not have the charged distribution; sums in floating point; a query that fails.",
         state,
     )
-    scores = ", ".join(
-        f"{score.name} {score.told}"
-        + ("" if score.constant is None else f" (constant {number(score.constant)})")
-        for score in policy.scores
-    )
+    scores = ", ".join(f"{score.name} {score.beside}" for score in policy.scores)
     yield PyramidBlock(
         "middle",
         "Utility",
@@ -94,8 +96,8 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         )
         if scores
         else "none",
-        "A model that is no better than a constant; where the constant lies within the interval, or one "
-        "score is better and another is not, that is open.",
+        "A model that is no better than a constant. This is undecided where the constant lies within the interval, "
+        "or where one score is better and another is not.",
         "not examined"
         if not scores
         else "examined"
@@ -113,18 +115,18 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         if grouped
         else "No error by group was measured.",
         "metrics.json, groups" if grouped else "none",
-        "Noise weighs most on small groups. Met would be: every group's error below a threshold that the study's "
-        "owners set; this tool sets none. Systemic and human bias are outside.",
+        "Noise affects small groups most. The block is met if every group's error is below a threshold that the "
+        "study's owners set; this tool sets none. Systemic and human bias are outside its scope.",
         "not examined" if not grouped else "not met" if apart else "examined",
     )
     inferred = any(line.kind == "schema.infer" for line in policy.account.kinds)
     yield PyramidBlock(
         "middle",
         "Bounds and tuning",
-        "Bounds were read off the records."
+        "Bounds were inferred from the records."
         if inferred
         else "Bounds are public, from the schema. Whether settings were chosen on these records is not known here.",
-        "the schema; had bounds been read off the records, a ledger row of kind schema.infer would say so",
+        "the schema, and the ledgers: they have a row of kind schema.infer if bounds were inferred from the records",
         "Clipping bounds from the data are a release; so is tuning that looks at the data.",
         "not met" if inferred else "examined",
     )
@@ -148,12 +150,11 @@ def _apart(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]
 
 def _compared(apart: Sequence[str]) -> str:
     if apart:
-        return f"The intervals lie apart for {', '.join(apart)}."
-    return "No two intervals lie apart, which shows no equality: small groups have wide ones."
+        return f"The intervals do not overlap for {', '.join(apart)}."
+    return "All intervals overlap, which does not show equality: small groups have wide intervals."
 
 
 def _groups(policy: PolicyReport) -> Iterator[str]:
-    """The score of each group, by column."""
     for column, groups in policy.metrics["groups"].items():
         told = ", ".join(
             f"{one['group']} {number(one['value'])}"
@@ -173,16 +174,16 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     yield PyramidBlock(
         "base",
         "Query model",
-        "Interactive: the asking side may choose each question by the earlier answers.",
+        "Interactive: the server may choose each query by the earlier answers.",
         f"{number_of(policy.released, 'release')} and {number_of(refused, 'refusal')} in the ledgers",
-        "A total that holds only for questions fixed in advance.",
+        "A total that holds only for queries fixed in advance.",
         "met" if policy.finite and bounded else "not met",
     )
     masked = policy.account.policy.masked
     yield PyramidBlock(
         "base",
         "Trust model",
-        "The server reads what left without noise."
+        "The server reads the releases without noise."
         if not policy.finite
         else "Each owner's own gate adds the noise; nobody else is trusted."
         if masked is None
@@ -190,14 +191,14 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         f"totals of {masked.fewest} owners or more.",
         "the gate's code; "
         + ("one process" if report.simulated else "a process of each owner's own"),
-        "In one process a gate is a convention and no wall.",
+        "Within one process, nothing isolates a gate.",
         "not examined" if report.simulated else "met",
     )
     yield PyramidBlock(
         "base",
         "Side channels",
-        "Integer noise; constant replies to failures. Refusals depend on public state alone, but for a gate that "
-        "closes: it says that a protected query failed inside it, once.",
+        "Integer noise; constant replies to failures. Refusals depend on public state alone, with one exception: a "
+        "gate that closes tells, once, that a protected query failed inside it.",
         "docs/threat-model.md",
         "Timing is not padded.",
         "not examined",
@@ -225,15 +226,18 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
 def _correct(policy: PolicyReport, *, audited: bool) -> tuple[str, State]:
     """What is said of the algorithms, and the state that goes with it."""
     if not policy.finite:
-        return "Something left without noise that a guarantee could rest on.", "not met"
+        return (
+            "At least one release has no finite guarantee, or the noise was for a test.",
+            "not met",
+        )
     if policy.basis:
         told = (
             "Sensitivities of privfed's own queries are derived in their documentation, and the loss of its own noise "
-            f"is proven; beside these the guarantee stands {policy.basis}."
+            f"is proven. For the rest, the guarantee holds {policy.basis}."
         )
     else:
         told = (
-            "Sensitivities are derived in each query's documentation; noise is drawn by the core, from laws "
+            "Sensitivities are derived in each query's documentation; noise is drawn by the core, from distributions "
             "whose loss is proven."
         )
     if policy.breaches or not all(client.intact for client in policy.clients):

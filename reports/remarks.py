@@ -41,7 +41,7 @@ def silent(policy: PolicyReport) -> str:
     failed = sum(client.failed for client in policy.clients)
     why = [f"every query was refused, for {' and '.join(refused)}"] if refused else []
     why += [f"{failed} charged queries failed"] if failed else []
-    nobody = "no owner answers any of the queries, by its policy or for lack of budget"
+    nobody = "no owner answers any of the queries: its policy or its budget does not allow it"
     return f"Nothing was released: {'; '.join(why) or nobody}"
 
 
@@ -60,9 +60,9 @@ def unspent(policy: PolicyReport) -> str:
         return ""
     released = {line.kind for line in policy.account.kinds}
     never = ", ".join(kind for kind in policy.account.policy.guards if kind not in released)
-    why = "; the learner needed no more, or stopped early"
+    why = ": the learner needed no more, or stopped early"
     if never:
-        why = f"; the learner needed no more, stopped early, or had no answer to expect by policy or budget (never released: {never})"
+        why = f": the learner needed no more, stopped early, or was allowed no more by policy or budget (never released: {never})"
     why = "" if policy.block else why
     return (
         f"At most ε {shown(policy.so_far)} of {shown(budget.epsilon)} is spent so far{why}. The rest allows "
@@ -99,8 +99,8 @@ def guessed(policy: PolicyReport) -> str:
         and (one.baseline or 0) > policy.detection
     }
     return "; ".join(
-        f"{attack} finds {100 * (without or 0):.1f} % of the records without any release, by what else it knows: "
-        f"the bound of {shown_percent(policy.detection)} is for whoever would find 1 % without one"
+        f"{attack} finds {100 * (without or 0):.1f} % of the records from what it knows already, without any "
+        f"release: the bound of {shown_percent(policy.detection)} is for an attacker who would find 1 % in that way"
         for attack, without in more.items()
     )
 
@@ -121,7 +121,6 @@ def draws(policy: PolicyReport) -> str:
 
 
 def _varied(runs: Mapping[str, Any]) -> str:
-    """Return how scores varied over several runs."""
     count, scored = runs["count"], len(runs.get("values", ()))
     others = [score["deviation"] for score in runs.get("scores", {}).values()]
     if scored == count and not any([runs["deviation"], *others]):
@@ -139,9 +138,9 @@ def tails(policy: PolicyReport) -> str:
         return ""
     low, high = told["limits"]
     return (
-        f"{measured(100 * told['records'], 3)} % of the held-out records, with {measured(100 * told['variance'], 2)} % of the target's variance, lie "
-        f"beyond {measured(low)} to {measured(high)}, between which this model predicts. Root mean squared error within: "
-        f"{measured(told['inside'])} (constant {measured(told['constant'])}; R squared {measured(told['r2'], 2)}), beyond: {measured(told['outside'])}"
+        f"This model predicts between {measured(low)} and {measured(high)}. Beyond these limits lie {measured(100 * told['records'], 3)} % of the "
+        f"held-out records, with {measured(100 * told['variance'], 2)} % of the target's variance. Root mean squared error within the limits: "
+        f"{measured(told['inside'])} (constant {measured(told['constant'])}; R squared {measured(told['r2'], 2)}); beyond: {measured(told['outside'])}"
     )
 
 
@@ -156,9 +155,9 @@ def faults(policy: PolicyReport) -> str:
         return ""
     counts = ", ".join(f"{client} {count}" for client, count in each.items())
     return (
-        f"Answers that failed inside a gate: {counts}. They were replaced by noise around zero if noise "
-        "was due, by nothing where an owner keeps a model of its own, else by a failure; only a real gate's owner can "
-        "count these"
+        f"Answers that failed inside a gate: {counts}. Noise around zero was sent instead if the answer was to have "
+        "noise, nothing if an owner keeps a model of its own, and a failure otherwise. With real gates, only their "
+        "owners can count these"
     )
 
 
@@ -174,10 +173,10 @@ def left(policy: PolicyReport) -> Iterator[str]:
     """Return what is left of each owner's budget, owners of whom the same holds together."""
     budget = policy.account.policy.budget
     if budget is None:
-        yield "There is no budget: nothing bounds what is asked next."
+        yield "There is no budget that limits what later queries cost."
         return
     if not policy.finite:
-        yield "A budget cannot be stated: something left without a finite guarantee."
+        yield "What remains cannot be stated: at least one release has no finite guarantee."
         return
     owners: dict[str, list[str]] = {}
     for client in policy.clients:
@@ -187,7 +186,7 @@ def left(policy: PolicyReport) -> Iterator[str]:
             if rest > (1 - ALL_BUT) * float(client.budget):
                 room = f"room for a study of epsilon {shown_down(rest)}"
             whole = client.epsilon >= client.budget and room.startswith("room")
-            proven = " (a loose bound, for it holds wherever a study stops)" if whole else ""
+            proven = " (a loose bound: it holds wherever a study stops)" if whole else ""
             spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent{proven}; {room}"
             owners.setdefault(spent, []).append(client.client)
     for spent, names in owners.items():
@@ -197,20 +196,20 @@ def left(policy: PolicyReport) -> Iterator[str]:
 def tighter(policy: PolicyReport) -> str:
     """Return why an accountant's own bound is not improved upon."""
     if dearest_of(policy.account.policy) is None:
-        return "A tighter one needs a policy that limits how often each kind is answered."
-    return "No tighter one follows from how often the policy answers each kind."
+        return "A tighter bound needs a policy that limits how often each kind is answered."
+    return "The policy's limits on how often each kind is answered give no tighter bound."
 
 
 def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
     """Return what is to be done about a policy, the most urgent first."""
-    yield from (f"Stop, and have this looked into: {text}." for text in policy.breaches)
+    yield from (f"Stop, and have this investigated: {text}." for text in policy.breaches)
     if policy.silent:
         yield "Nothing can be released under this policy; see the reasons on the engineer's page."
         return
     if not policy.secure:
         yield "Do not use this run: its noise was for a test and can be recomputed."
     if not policy.account.finite:
-        yield f"Do not let this model or its releases out: {policy.unprotected} of {number_of(policy.released, 'answer')} {'has' if policy.unprotected == 1 else 'have'} no finite guarantee."
+        yield f"Do not pass on this model or its releases: {policy.unprotected} of {number_of(policy.released, 'answer')} {'has' if policy.unprotected == 1 else 'have'} no finite guarantee."
     elif policy.strength == "weak":
         yield (
             "Decide whether so weak a guarantee is enough. If not, do not release the model, and run a new study "
@@ -219,10 +218,10 @@ def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
     if policy.useless:
         yield "Do not use the model: it predicts no better than a constant."
     elif policy.saving and policy.scores[0].name == "accuracy":
-        yield "Use the model's probabilities alone: on the held-out records they were better than a constant's, and the classes that it predicts were not."
+        yield "Use only the model's probabilities: on the held-out records they were better than a constant's. The classes that it predicts were not."
     if report.simulated and report.study.ledgers is None:
-        yield 'Before real data: set ledgers that last (ledgers = "folder" under [clients]).'
+        yield 'Before you use real data, set persistent ledgers (ledgers = "folder" under [clients]).'
     if missing := report.study.about.missing:
-        yield f"Write down in the study's [about]: {', '.join(missing)}."
+        yield f"Fill in the study's [about]: {', '.join(missing)}."
     if policy.finite and not policy.breaches:
-        yield "Before the model leaves: privfed release, which holds it against your thresholds and signs."
+        yield "Before the model leaves, run privfed release: it checks the model against your thresholds, and signs the result."

@@ -14,7 +14,7 @@ from privfed.reports.remarks import remarks
 
 #: Said where ledgers last.
 WITHHELD = (
-    "left out: attack results, and scores by the records' truth, for these ledgers last; "
+    "left out, because these ledgers are persistent: attack results, and scores measured on the data themselves; "
     "privfed report FOLDER --simulation shows everything"
 )
 MARGIN = 17  #: Columns left of a summary's texts.
@@ -50,12 +50,11 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
 
 
 def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
-    """Yield labels and texts below a policy's guarantee."""
     if policy.block is not None and policy.finite:
         own = f"epsilon {shown(policy.block.epsilon)} at delta {shown_delta(policy.block.delta)}"
         if policy.block.method != "filter":
             own += f" ({policy.block.method.upper()}; its share allows epsilon {shown(policy.block.priced)})"
-        yield "this study", f"{own}, given all before it; the epsilon above is of all studies"
+        yield "this study", f"{own}, given all before it; the epsilon above covers all studies"
     yield "released", f"{number_of(policy.released, 'release')}, {policy.unprotected} unprotected"
     simulated = " (simulation)" if policy.simulated and policy.scores else ""
     yield "performance", _performance(policy, withheld) + simulated
@@ -66,7 +65,7 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
         ("found", f"{AT_HOME}: ", attacks.at_home),
         ("nothing found", "", attacks.looked),
         ("not looked", "", attacks.not_looked),
-        ("audits", "nothing is contradicted by ", attacks.audited),
+        ("audits", "no contradiction found by ", attacks.audited),
     ):
         if names:
             yield label, what + ", ".join(names)
@@ -76,7 +75,7 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
 
 def _together(composed: Composed, report: Report) -> str:
     """Return the composed guarantee of all policies, and whether it holds."""
-    alternatives = " if all were carried out (as alternatives, each holds alone)"
+    alternatives = " if all were carried out (as alternatives, each guarantee holds only alone)"
     case = "" if report.study.together else alternatives
     if composed.epsilon is None:
         return f"NO FINITE GUARANTEE{case}, because {composed.why}"

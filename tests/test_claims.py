@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,9 +94,18 @@ def of_page(text: str) -> Iterator[str]:
         yield from sentences(part, words=4)
 
 
+def of_table(text: str) -> Iterator[str]:
+    """What the cells of a table say."""
+    for row in csv.reader(text.splitlines()):
+        for cell in row:
+            yield from of_template(cell)
+
+
 def printed() -> dict[str, str]:
     """Each sentence about privacy, and a file that says it."""
-    files = {path: of_template for path in (ROOT / "reports/templates").glob("*.html")}
+    files = {path: of_template for path in (ROOT / "reports/templates").glob("*.[hj]*")}
+    files |= {path: of_template for path in (ROOT / "privfed/study/flower_app").iterdir()}
+    files |= {path: of_table for path in (ROOT / "privfed/study/papers").glob("*.csv")}
     files |= {path: of_module for room in PRINTING for path in (ROOT / room).rglob("*.py")}
     files |= {ROOT / name: of_page for name in PAGES}
     return {

@@ -88,7 +88,7 @@ class LinearBaseline(BinaryBaseline):
     called: ClassVar[str]  #: Name of the model in texts
     weights_: np.ndarray  #: Intercept, then one coefficient per feature; set by ``fit``
 
-    def decision_function(self, X: Rows, *, client: str | None = None) -> np.ndarray:
+    def decision_function(self, X: Rows, *, client: Any = None) -> np.ndarray:
         """Return log-odds of the second class, shape (rows,)."""
         return self._log_odds(self._encode(X, client))
 

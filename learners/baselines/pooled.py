@@ -116,17 +116,17 @@ class _RawRuleFit(RawBaseline):
     def _learned(self, name: str, records: Records) -> FederatedLearner:
         return self._unfitted().fit(UngatedDisclosure({name: records}))
 
-    def predict(self, X: Rows, *, client: str | None = None) -> np.ndarray:
+    def predict(self, X: Rows, *, client: Any = None) -> np.ndarray:
         """Return predictions, the model's own, or by the mean of several, shape (rows,)."""
         first, *others = self.models_.values()
-        self._check_client(client)
         if not others:
+            self._encode(X, client)  # which refuses what is none
             return np.asarray(first.predict(X))
         mean = self._predicted(X, client)
         return np.asarray(first.classes_[mean.argmax(axis=1)] if self._classifies else mean[:, 0])
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        self._check_client(client)
+        self._encode(x, client)  # which refuses what is none
         each = [
             model.predict_proba(x) if self._classifies else model.predict(x)[:, None]
             for model in self.models_.values()

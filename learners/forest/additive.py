@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from privfed.errors import InputError
+from privfed.learners.forest.columns import single
 from privfed.learners.private import PrivateModel
+from privfed.learners.private.grid import BinEdges
 from privfed.questions.tree import Tree
 
 if TYPE_CHECKING:  # importing takes a second, needed only for scikit-learn's form
@@ -149,10 +152,8 @@ def _of_levels(
 def to_sklearn(
     model: PrivateModel, classes: np.ndarray
 ) -> GradientBoostingClassifier | GradientBoostingRegressor:
-    """Convert to scikit-learn's gradient boosting, for encoded rows; numbers are not clipped to their limits.
-
-    There, values and thresholds are compared as 32-bit floats.
-    """
+    """Convert to scikit-learn's gradient boosting, for rows of :func:`single_apart`; numbers are not clipped to their limits."""
+    _check_apart(model)
     from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
     number, features = model.outcome.kind == "number", len(model.schema.features)
@@ -171,6 +172,30 @@ def to_sklearn(
     )
     blank.n_estimators = blank.n_estimators_ = len(trees)
     return blank
+
+
+def single_apart(x: np.ndarray, grid: BinEdges) -> np.ndarray:
+    """Return encoded rows as the nearest 32-bit floats on the same side of every threshold."""
+    found, wanted = single(x), grid.codes(x).T.astype(int)
+    step = np.sign(wanted - grid.codes(found.astype(float)).T)
+    return np.where(
+        step, np.nextafter(found, np.where(step > 0, np.inf, -np.inf).astype(np.float32)), found
+    )
+
+
+def _check_apart(model: PrivateModel) -> None:
+    """Raise InputError unless a 32-bit float lies between any two thresholds."""
+    for column, cuts in zip(model.schema.features, model.basis.grid.cuts, strict=True):
+        ends = np.array([*cuts, np.inf])
+        with np.errstate(over="ignore"):
+            above = ends[:-1].astype(np.float32)
+        above = np.where(above < ends[:-1], np.nextafter(above, np.float32(np.inf)), above)
+        if not (above < ends[1:]).all():
+            low = column.bounds[0]
+            raise InputError(
+                f"scikit-learn's trees split by 32-bit floats, and none lies between two thresholds of {column.name!r}; "
+                f"subtract a public number first, {low:.15g} say, from values and bounds, and learn again"
+            )
 
 
 def _regressors(

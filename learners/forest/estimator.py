@@ -17,7 +17,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners import private
 from privfed.learners.base import FederatedClassifier, FederatedRegressor, check_round
 from privfed.learners.forest import rules
-from privfed.learners.forest.additive import to_sklearn
+from privfed.learners.forest.additive import single_apart, to_sklearn
 from privfed.learners.forest.columns import class_count
 from privfed.learners.forest.growth import ForestParams
 from privfed.learners.forest.model import CLIENT, FittedForest, ForestModel
@@ -207,8 +207,7 @@ class _FedForest(LearnerByWays):
             if tree is None and isinstance(model, PrivateForest) and model.model.errors:
                 own = self.importance_intervals().sort_values("importance", ascending=False)
                 names, found, ends = list(own.index), own.iloc[:, 0].to_numpy(), own.iloc[:, 1:]
-                label = f"{model.moves}, with 90 % intervals"
-                return pictures.bars(ax, names, found, label, ends.to_numpy())
+                return pictures.bars(ax, names, found, model.moves, ends.to_numpy())
             if tree is None:
                 return super().plot(ax=ax)
             told = model.told(tree)
@@ -252,19 +251,21 @@ class _FedForest(LearnerByWays):
         """Encode rows for :meth:`to_sklearn` and :meth:`to_onnx`, shape (rows, features).
 
         Columns are in the order of ``feature_names_in_``, categories by code, with missing values filled and numbers
-        clipped to their bounds as in :meth:`predict`. SchemaError: a missing value without ``fill``, or an unknown
-        category.
+        clipped to their bounds as in :meth:`predict`. A private model's are 32-bit floats, each on its side of all
+        thresholds. SchemaError: a missing value without ``fill``, or an unknown category.
         """
-        return self._encode(X)
+        x, model = self._encode(X), self.model_
+        return single_apart(x, model.model.basis.grid) if isinstance(model, PrivateForest) else x
 
     def to_sklearn(self) -> BaseEstimator:
         """Return a private model as scikit-learn's gradient boosting, with the same trees, for rows of :meth:`encode`.
 
-        It refuses missing numbers, and accepts any number as a category. Values and thresholds are compared as 32-bit
-        floats, and a number is not clipped to its limits; else predictions are the same.
+        It refuses missing numbers, and accepts any number as a category. A predicted number is not clipped to its
+        limits; else predictions are the same.
 
         Raises:
-            InputError: the model is not private; its trees are in ``forest_``, and in ``to_text()``.
+            InputError: the model is not private (its trees are in ``forest_``, and in ``to_text()``), or a column lies so
+                far from zero that no 32-bit float, by which trees split, lies between two of its thresholds.
         """
         if not isinstance(self.model_, PrivateForest):
             raise InputError(

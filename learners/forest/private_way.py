@@ -28,7 +28,7 @@ from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.model import deviations_of
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
-from privfed.questions.tree import ends_text, number_text
+from privfed.questions.tree import digits_text, ends_text
 from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class PrivateForest:
             lines.append(f"{self.moves} (90 % interval of what that would be without noise):")
             found, ends = self.permutation_importances()
             for k in np.argsort(-found, kind="stable"):
-                brief = [number_text(float(f"{number:.3g}")) for number in (found[k], *ends[k])]
+                brief = [digits_text(number, 3) for number in (found[k], *ends[k])]
                 lines.append("{}: {} ({} to {})".format(shown(names[k]), *brief))
         head = (
             f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is {self._of}; weighted by "
@@ -161,7 +161,7 @@ class PrivateForest:
         assert target is not None
         several = self.model.outcome.kind == "classes"
         of = f"all log-odds of {shown(target.name)}" if several else self._of
-        return f"how far another record's value of a feature moves {of}"
+        return f"change of {of} where a feature has another record's value"
 
     def partial_dependence(
         self, column: int, level: float = LEVEL
@@ -246,7 +246,7 @@ class PrivateForest:
 
 
 def _told(values: np.ndarray) -> str:
-    return ", ".join(f"{value:+.3g}" for value in values)
+    return ", ".join(("+" if value >= 0 else "") + digits_text(value, 3) for value in values)
 
 
 def _plain(value: Any) -> Any:

@@ -306,7 +306,9 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     # --- predicting ----------------------------------------------------------------------------
 
-    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
+    ) -> np.ndarray:
         """Predict by maximum matching: the leaf with the largest normalised activation (paper, Section 3.3, Eq. 22).
 
         A row that activates no leaf is predicted by the equations of the deepest node that it reaches. Predictions
@@ -448,12 +450,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
         if fallen:
             lines.append(
                 f"{fallen} of {self.n_leaves_} rules predict a constant: "
-                "their equations were withheld, or noise drowned them."
+                "their equations were withheld, or the noise was too large for them."
             )
         if borrowed:
             lines.append(
-                f"{borrowed} of {self.n_leaves_} rules stand by the equations of a node above: "
-                "their own were withheld, or noise drowned them."
+                f"{borrowed} of {self.n_leaves_} rules use the equations of a node above: "
+                "their own were withheld, or the noise was too large for them."
             )
         return "\n".join(lines)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfed.learners.fuzzy_tree.fuzzy import labels, sets_of, to_unit
-from privfed.questions.tree import digits_of, ends_text, number_text
+from privfed.questions.tree import digits_of, digits_text, ends_text, number_text
 from privfed.tables.schema import shown
 
 if TYPE_CHECKING:
@@ -56,13 +56,12 @@ class FuzzyRule:
         )
         plain = EquationCode(0.0, 1.0)
         moved = sum(counts.get(f, plain).origin * slope for f, slope in self.slopes.items())
-        terms = [f"{self.intercept + moved:.{self.digits}g}"]
+        terms = [digits_text(self.intercept + moved, self.digits)]
         for feature, per_unit in self.slopes.items():
             slope = per_unit * counts.get(feature, plain).step
             if slope != 0:
-                terms.append(
-                    f"{'+' if slope > 0 else '-'} {abs(slope):.{self.digits}g} {shown(feature)}"
-                )
+                size = digits_text(abs(slope), self.digits)
+                terms.append(f"{'+' if slope > 0 else '-'} {size} {shown(feature)}")
         return f"IF {tests or 'anything'} THEN {shown(self.target)} = {' '.join(terms)}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +167,8 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
     sloped = set(np.flatnonzero(tree.models_.coefficients[:, 1:].any(axis=0)).tolist())
     if tree.n_leaves_ > 1:
         found.append(
-            "One rule predicts each case: the one that it meets most, beside how far cases meet that rule on average."
+            "One rule predicts each case: the one whose conditions it meets best, by the product of its degrees "
+            f"(1 at a set's peak, 0 at the next set's){_beside(tree)}."
         )
     for feature in sorted(split):
         own, column = sets_of(tree.n_fuzzy_sets, tree.schema_)[feature], columns[feature]
@@ -178,12 +178,14 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
                 f"{name} at {number_text(peak, float(width[feature]))}"
                 for name, peak in zip(labels(own), peaks.tolist(), strict=True)
             )
-            found.append(f"Sets of {shown(column.name)} peak there and overlap between: {told}.")
+            found.append(
+                f"Peaks of the sets of {shown(column.name)}, which overlap between them: {told}."
+            )
     counted = counts(tree)
     codes = [f"{shown(columns[k].name)} {counted[columns[k].name].told}"
             for k in sorted(sloped) if columns[k].name in counted]  # fmt: skip
     if codes:
-        found.append(f"What counts as what in equations: {'; '.join(codes)}.")
+        found.append(f"Codes in equations: {'; '.join(codes)}.")
     ends = ", ".join(
         f"{shown(columns[k].name)} "
         + " to ".join(number_text(end[k], width[k]) for end in (tree.lower_, tree.upper_))
@@ -191,12 +193,26 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
         if columns[k].name not in counted
     )
     if ends:
-        found.append(f"Values beyond these ends count as the ends: {ends}.")
+        found.append(f"Values beyond these limits count as the nearest limit: {ends}.")
     if tree.clipped:
         low, high = tree.prediction_limits_
         name = shown(target.name) + (f" ({target.description})" if target.description else "")
         found.append(f"Predictions of {name} lie between {ends_text(low, high)}.")
     return found
+
+
+def _beside(tree: FuzzyTreeRegressor) -> str:
+    """What products of degrees are held against, if rules differ in it."""
+    means = tree.mean_activation_.tolist()
+    halves = [0.5 ** len(leaf.path) for leaf in tree.leaves_]  # where nobody told
+    if len(set(means)) == 1:
+        return ""
+    if means == halves:
+        return ", doubled for each condition"
+    some = any(mean == half for mean, half in zip(means, halves, strict=True))
+    withheld = " (0.5 for each condition where that was withheld)" * some
+    told = ", ".join(map(number_text, means))
+    return f", divided by its mean over cases that meet the rule{withheld}, rule by rule {told}"
 
 
 def drawn(tree: FuzzyTreeRegressor) -> TreeNode:

@@ -188,10 +188,10 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         here, away = self._here, [name for name in self.clients_ if name not in self._here]
         lines.append("Each client has a tree of its own, which stays with it.")
         if here:
-            lines.append(f"describe(client={here[0]!r}) shows one of those here: {_listed(here)}.")
+            lines.append(f"describe(client={here[0]!r}) shows one of those read: {_listed(here)}.")
         if away:
             lines.append(
-                f"take_home(client, shelf) brings one, where its shelf is; not here: {_listed(away)}."
+                f"take_home(client, shelf) reads one from the client's shelf; not read yet: {_listed(away)}."
             )
         return "\n".join(lines)
 

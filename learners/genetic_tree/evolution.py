@@ -15,7 +15,7 @@ from privfed.learners.genetic_tree.population import Population, Scoring
 from privfed.learners.genetic_tree.queries import Depth, Fitness, Size, Structure, Votes
 from privfed.learners.genetic_tree.structures import length, positions, random_structures, unpack
 
-SILENCE = "nobody scored candidates after generation {}: the search ends there"  #: A note
+SILENCE = "no client scored candidates after generation {}: the search ends there"  #: A note
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.genetic_tree.trie import Trie
 from privfed.questions.tree import Tree, cuts_of_thresholds, number_text
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class PersonalTree:
             return number_text(float(row[0]), width)
         label = int(self.weighed(row).argmax())
         told = f"{row[label]:.3g}" if row[label] < 0.9995 else "> 0.999"
-        return f"{classes[label]} ({told})"
+        return f"{shown(str(classes[label]))} ({told})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as plain data."""

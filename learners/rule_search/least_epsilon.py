@@ -174,7 +174,7 @@ class PowerAnalysis:
         people = self.fewest_people()
         also = f", or {people:,} individuals at this one" if people else ""
         return (
-            f"epsilon {float(self.total):g} is little for {self.people:,} individuals: to tell rules "
+            f"epsilon {float(self.total):g} is small for {self.people:,} individuals: telling rules "
             f"that {percent(self.exploration)} of them hold from noise takes about epsilon "
             f"{math.ceil(self.least_total):,}{also}"
         )
@@ -191,7 +191,7 @@ def too_few(exploration: Exploration, people: int, enough: int) -> str:
     if people >= enough:
         return ""
     return (
-        f"{people:,} individuals are few: to tell rules that {percent(exploration)} of them hold "
+        f"{people:,} individuals are few: telling rules that {percent(exploration)} of them hold "
         f"from noise takes about {enough:,} at this epsilon"
     )
 

@@ -14,8 +14,8 @@ from privfed.learners.stl.grammar import Symbols
 
 #: Note on the rules' estimates for readers without privfed.
 NOTE = (
-    "share, with its 95 % limits low and high, is of the individuals who hold a rule of this "
-    "structure, whatever its thresholds and intervals; an estimate without bias may lie beyond 0 or 1"
+    "share, with its 95 % limits low and high: of the individuals, those who hold a rule of this "
+    "structure, whatever its thresholds and intervals; the unbiased estimate may lie below 0 or above 1"
 )
 
 

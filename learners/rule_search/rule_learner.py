@@ -6,9 +6,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from fractions import Fraction
-from html import escape
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -42,6 +41,11 @@ from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NOTHING = "No rule was found."
+_FIGURES = ["rule", "share", "low", "high"]  #: Of each rule, as plain data
 MAX_CELLS = 2_000_000_000  #: Maximum cells of a cohort's answer: a bit per individual and template
 ATOM = (1,)  #: The template that prices a query
 SHARED: Constraints = {
@@ -62,7 +66,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     """Finds the rules that a fraction of the individuals hold (DP-RuL)."""
 
     epsilon: Number = "10"  #: of an individual (or a rule, if that is the unit) for structures
-    min_support: float = 0.01  #: nu, the share of individuals that makes a rule valid
+    min_support: float = 0.01  #: nu, minimum fraction of individuals for a valid rule
     parameter_epsilon: Number = 0  #: for thresholds and intervals; 0: midpoints of the ranges
     percentile: float = 50.0  #: of the individuals' parameters, for the population's rule
     operators: tuple[str, ...] = ("&", "|", "U", "F", "G")  #: ``!`` is for ``U`` and ``=`` only
@@ -197,7 +201,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         check_is_fitted(self)
         told = [one.to_dict() for one in self.rules_.rules]
         if not told:
-            return "No rule was found."
+            return NOTHING
         lines = [
             f"{100 * one['share']:.1f} % ({100 * one['low']:.1f} to {100 * one['high']:.1f} %): {one['rule']}"
             for one in told
@@ -205,9 +209,18 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         vote = f"A trajectory is of the positive class where rules with at least {100 * self.rules_.cut:g} % of all shares hold."
         return "\n".join([f"{NOTE[:1].upper()}{NOTE[1:]}.", *lines, vote])
 
-    def to_html(self) -> str:
-        """Return the text of :meth:`describe`; there is no plot."""
-        return f"<pre>{escape(self.describe())}</pre>"
+    def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """Plot the rules' estimated fractions as bars, with their 95 % limits."""
+        check_is_fitted(self)
+        if feature is not None:
+            return super().plot(feature, ax=ax)
+        from privfed.learners import pictures
+
+        told = pd.DataFrame([one.to_dict() for one in self.rules_.rules], columns=_FIGURES)
+        shares, ends = told["share"].to_numpy(float), told[["low", "high"]].to_numpy(float)
+        label = "share of the individuals who hold a rule of this structure"
+        ax = pictures.bars(ax, told["rule"].tolist(), shares, label, ends, level=95)
+        return ax if len(told) else pictures.titled(ax, NOTHING)
 
     def readable(self) -> dict[str, Any]:
         """Return the rules as text with their estimated fractions."""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.questions.tree import ends_text, number_text
+from privfed.questions.tree import digits_text, ends_text, number_text
 from privfed.tables.schema import Column, shown
 
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
@@ -17,7 +17,7 @@ def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str
     lines = [told]
     if {"low", "high"} <= set(table):
         lines.append(
-            "low and high: 90 % interval of the coefficient that the same terms would have without noise and sampling."
+            "low and high: 90 % interval for the coefficient that the same terms would have without noise and sampling error."
         )
     if not len(table):
         return "\n".join([*lines, f"{NOTHING[:1].upper()}{NOTHING[1:]}."])
@@ -25,9 +25,11 @@ def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str
         table = table.assign(**{"class": table["class"].map(shown)})
     records = "records, estimated on synthetic ones" if private else "records"
     lines.append(
-        f"importance: |coefficient| times the term's deviation, the largest 100; support: fraction of {records}."
+        f"importance: |coefficient| times the standard deviation of the term, the largest set to 100; support: fraction of {records}."
     )
-    lines.append(table.head(top).to_string(index=False, float_format=lambda value: f"{value:.3g}"))
+    lines.append(
+        table.head(top).to_string(index=False, float_format=lambda value: digits_text(value, 3))
+    )
     if top < len(table):
         lines.append(f"{max(top, 0)} of {len(table)} terms; describe({len(table)}) shows all.")
     return "\n".join(lines)
@@ -43,7 +45,7 @@ def of_classes(
     where = _begin(models)
     if link is None:
         return (
-            f"Coefficients add to the log-odds of {target} = {names[0]}, which begin at {models[0].weights[0]:.3g}{where}; "
+            f"Coefficients add to the log-odds of {target} = {names[0]}, which are {models[0].weights[0]:.3g}{where}; "
             "exp_coefficient: the factor of the odds."
         )
     of = {
@@ -51,8 +53,8 @@ def of_classes(
         "one-vs-rest": f"the log-odds of each class of {target} against all others; probabilities are divided by their sum",
     }[link]
     return (
-        f"Coefficients add to {of}; exp_coefficient: the factor of the class' odds.\n"
-        f"Classes begin{where} at: {begins}."
+        f"Coefficients add to {of}; exp_coefficient: the factor of the class's odds.\n"
+        f"Values{where}: {begins}."
     )
 
 
@@ -62,7 +64,7 @@ def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) 
     begins = low + (float(model.weights[0]) + 1) / 2 * (high - low)
     name = shown(target.name) + (f" ({target.description})" if target.description else "")
     return (
-        f"Coefficients add to {name}, in its unit, which begins at {number_text(begins, high - low)}{_begin([model])}; "
+        f"Coefficients add to {name}, in its unit, which is {number_text(begins, high - low)}{_begin([model])}; "
         f"predictions lie between {ends_text(low, high)}."
     )
 
@@ -73,7 +75,9 @@ def _begin(models: Sequence[RuleEnsemble]) -> str:
     rules = any(np.any(own.weights[1:end]) for own, end in zip(models, ends, strict=True))
     lines = any(np.any(own.weights[end:]) for own, end in zip(models, ends, strict=True))
     where = [" where no rule holds"] * rules
-    where += [f"{' and' if rules else ' where'} lines are at the middle of their limits"] * lines
+    where += [
+        f"{' and' if rules else ' where'} linear terms are midway between their limits"
+    ] * lines
     return "".join(where)
 
 

@@ -291,7 +291,7 @@ class _RuleFit(LearnerByWays):
             if "class" in table:
                 names = table["class"].map(shown) + ": " + names
             lengths = table["coefficient"].to_numpy()
-            ax = pictures.bars(ax, names.tolist(), lengths, label, ends)
+            ax = pictures.bars(ax, names.tolist(), lengths, f"adds to {label}", ends)
             return ax if len(table) else pictures.titled(ax, NOTHING)
         column, number = self._feature(feature)
         each = [model.terms.cutoffs for model in self.models_]
@@ -331,7 +331,9 @@ class _RuleFit(LearnerByWays):
         """Return a policy with a finite total epsilon, for one record, add-or-remove, under zCDP."""
         return private.private(epsilon, delta)
 
-    def _scores(self, x: pd.DataFrame | np.ndarray, client: str | None) -> np.ndarray:
+    def _scores(
+        self, x: pd.DataFrame | np.ndarray, client: str | Sequence[str] | None
+    ) -> np.ndarray:
         return self.ensemble_.scores(self._encode(x, client))
 
     def state(self) -> dict[str, Any]:
@@ -393,13 +395,13 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             )
 
     def decision_function(
-        self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """Return log-odds of the second class, shape (rows,); for several, scores of each, shape (rows, classes)."""
         return self._scores(X, client)
 
     def predict_proba(
-        self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """Return probabilities of the classes, shape (rows, classes)."""
         if isinstance(self.ensemble_, ClassEnsembles):
@@ -489,7 +491,9 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         table[numbers] *= self._unit[0]
         return table
 
-    def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
+    def predict(
+        self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
+    ) -> np.ndarray:
         """Predict each row's target, within its public bounds."""
         return self._in_unit(self._scores(X, client))
 

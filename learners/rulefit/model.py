@@ -249,11 +249,16 @@ class RuleEnsemble:
             if not column.numeric
         }
         kept = np.flatnonzero(self.weights[1 : 1 + self._rules])
+        ends = zip(self.terms.linear, self._ends[1 + self._rules :], strict=True)
+        per_unit = {
+            self.schema.names[f]: (0.4 * own / cutoffs.scale[f]).tolist() for f, own in ends
+        }
         return {
             "model": "rule ensemble (RuleFit)",
             "link": link,
             "intercept": intercept,
             "linear": slopes,
+            **({} if self.error is None else {"linear_intervals": per_unit}),
             "winsorised": limits,
             "codes": codes,
             "rules": [self._rule_entry(int(k)) for k in kept],

@@ -19,10 +19,12 @@ import pandas as pd
 from scipy.special import expit
 
 from privfed.errors import InputError
+from privfed.learners.parameters import Integers, check_values
 from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
+from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
 COMMON = 0.1
 ADD = "Add the points of every line that holds:"
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and maximum rows of the table of risks
+PAGE, WIDE = 40, 80  #: Maximum lines of a table on one page, and characters of a line
 MAX_SECONDS = 5.0  #: Time limit for each of a card's minimum and maximum total
 
 
@@ -64,18 +67,18 @@ class ScoreCard:
         """Round an ensemble of log-odds to points of at most ``max_points`` in absolute value.
 
         Raises:
-            InputError: all coefficients are zero, or ``max_points`` is below 1.
+            InputError: all coefficients are zero, or ``max_points`` is not an integer of at least 1.
         """
-        if max_points < 1:
-            raise InputError(f"max_points must be at least 1, not {max_points}; write 10")
+        given = {"max_points": max_points}
+        check_values("scorecard", given, {"max_points": [Integers(at_least=1)]}, {"max_points": 10})
         rules, values, intercept = _banded(model)
         largest = max(map(abs, values), default=0.0)
         if not largest > 0:
             raise InputError("the model is a constant: no score card can be made of it")
         factor = max_points / largest
         points = np.rint(np.array(values) * factor).astype(int)
-        kept = np.flatnonzero(points)
-        card = cls(model.schema, tuple(rules[k] for k in kept), points[kept], intercept, factor)
+        rules, points = _joined(rules, points)
+        card = cls(model.schema, tuple(rules), points, intercept, factor)
         return card if model.synthetic is None else card._held_to(model, model.synthetic)
 
     def _held_to(self, model: RuleEnsemble, x: np.ndarray) -> ScoreCard:
@@ -101,8 +104,10 @@ class ScoreCard:
             variance = (v0 + common, 2 * v01, v2)
         return replace(self, intercept=intercept, factor=1 / slope, variance=variance)
 
-    def totals(self, x: np.ndarray) -> np.ndarray:
-        """Return total points of encoded records, integers, shape (records,)."""
+    def totals(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+        """Return total points of a table's rows or of encoded records, integers, shape (records,)."""
+        if isinstance(x, pd.DataFrame):
+            x = Records.from_frame(x, Schema(self.schema.features)).x
         held = [rule.holds(x, self.schema.names) for rule in self.rules]
         return np.asarray(self.points @ np.array(held), int)
 
@@ -225,13 +230,15 @@ class ScoreCard:
         step = int(totals.diff().max()) if len(totals) > 1 else 1
         below, above = totals.iloc[0] > least, totals.iloc[-1] < most
         notes = [
-            (step > 1, f"in steps of {step}, what lies between has a risk between"),
+            (step > 1, f"in steps of {step}: a total between two has a risk between theirs"),
             (below and not above, "a lower total has a lower risk"),
             (above and not below, "a higher total has a higher risk"),
             (below and above, "a total below these has a lower risk, one above a higher"),
-            (self.variance is not None, "in brackets 90 % intervals"),
+            (self.variance is not None, "90 % intervals in brackets"),
         ]
-        return "; ".join(["points of all lines that hold", *(text for told, text in notes if told)])
+        return "; ".join(
+            ["the sum of points of all lines that hold", *(text for told, text in notes if told)]
+        )
 
     def _lines(self) -> list[tuple[str, str]]:
         """Return points and conditions, as text."""
@@ -249,24 +256,30 @@ class ScoreCard:
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Plot points by condition, and below them the risk of every total."""
+        from matplotlib.transforms import Bbox
+
         from privfed.learners.pictures import axes_of, literal, wrapped
 
         rows = self._lines()
         every = [*rows, ("total", self._risk), *self._told()]
         cells = [(literal(points), wrapped(text, 90)) for points, text in every]
         lines = [text.split("\n") for _, text in cells]
-        width = max(6.0, 0.6 + 0.09 * max(len(line) for own in lines for line in own))
-        ax = axes_of(ax, width, 1.2 + 0.27 * sum(map(len, lines)))
+        width = max(6.0, 1.0 + 0.08 * max(len(line) for own in lines for line in own))
+        ax = axes_of(ax, width, 1.1 + 0.2 * sum(map(len, lines)))
         grid = ax.table(
             cells,
             colLabels=("points", "if"),
-            colWidths=(0.18, 0.82),
+            colWidths=(0.8 / width, 1 - 0.8 / width),
             cellLoc="left",
-            loc="upper center",
+            colLoc="left",
+            bbox=Bbox.unit(),
         )
-        for (row, _), cell in grid.get_celld().items():
+        grid.auto_set_font_size(value=False)
+        grid.set_fontsize(9)
+        for (row, column), cell in grid.get_celld().items():
             heading = row in (0, len(rows) + 1)
             cell.set_height(cell.get_height() * (len(lines[row - 1]) if row else 1))
+            cell.PAD = 0.02 if column else 0.15
             cell.set_edgecolor("#d9dee4")
             cell.set_facecolor("#eef2f6" if heading else "white")
         told = f"{ADD}\n{self._sentence}"
@@ -280,24 +293,31 @@ class ScoreCard:
         risks = pd.DataFrame(self._told(), columns=["total", self._risk])
         parts = ((ADD, points), (self._sentence, risks))
         return "\n".join(
-            f"<p>{escape(told)}</p>\n{one.to_html(index=False)}" for told, one in parts
+            f"<p>{escape(told)}</p>\n{one.to_html(index=False, justify='left')}"
+            for told, one in parts
         )
 
     _repr_html_ = to_html
 
     def to_latex(self) -> str:
-        """Return both tables as LaTeX tabulars, with instructions."""
-        rows = [f"{points} & {_latex(text)} \\\\" for points, text in self._lines()]
-        risks = [f"{total} & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
-        heading = _latex("R" + self._risk[1:])
+        """Return both tables as LaTeX tabulars of at most :data:`PAGE` lines, with instructions."""
+        rows = [f"${points}$ & {_latex(text)} \\\\" for points, text in self._lines()]
+        risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
         parts = (
-            (ADD, ["Points & Condition \\\\ \\hline", *rows]),
-            (_latex(self._sentence), [f"Total & {heading} \\\\ \\hline", *risks]),
+            (ADD, "Points & Condition", rows),
+            (_latex(self._sentence), f"Total & {_latex('R' + self._risk[1:])}", risks),
         )
-        return "\n\n".join(
-            "\n".join([f"{told}\n", "\\begin{tabular}{rl}", *part, "\\end{tabular}"])
-            for told, part in parts
-        )
+        begin, end = "\\begin{tabular}{rp{0.8\\linewidth}}", "\\end{tabular}"
+        blocks = []
+        for told, heading, every in parts:
+            lines = itertools.accumulate(1 + len(row) // WIDE for row in every)
+            pages = itertools.groupby(zip(every, lines, strict=True), lambda one: one[1] // PAGE)
+            each = (
+                [begin, f"{heading} \\\\ \\hline", *(row for row, _ in page), end]
+                for _, page in pages
+            )
+            blocks += [f"{told}\\nopagebreak", *map("\n".join, each)]
+        return "\n\n".join(blocks)
 
 
 def _signed(points: int) -> str:
@@ -305,8 +325,31 @@ def _signed(points: int) -> str:
 
 
 def _latex(text: str) -> str:
-    """Escape LaTeX's special characters, with comparisons in math mode."""
-    return re.sub("|".join(map(re.escape, _LATEX)), lambda mark: _LATEX[mark[0]], text)
+    """Escape LaTeX's special characters, with comparisons and minus signs in math mode."""
+    marks = "|".join(map(re.escape, _LATEX))
+    return re.sub(rf"{marks}|(?<!\S)-(?=\d)", lambda mark: _LATEX.get(mark[0], "$-$"), text)
+
+
+def _joined(rules: Iterable[Rule], points: Iterable[int]) -> tuple[list[Rule], np.ndarray]:
+    """Return rules with points, joining neighbouring intervals of one column with equal points."""
+    found: list[tuple[Rule, int]] = []
+    for rule, own in zip(rules, points, strict=True):
+        if not own:
+            continue
+        joined = _union(found[-1][0], rule) if found and found[-1][1] == own else None
+        found[-1 if joined else len(found) :] = [(joined or rule, own)]
+    return [rule for rule, _ in found], np.array([own for _, own in found], int)
+
+
+def _union(below: Rule, above: Rule) -> Rule | None:
+    """Return the union of two neighbouring intervals of one column with a lower end, else None."""
+    if len(below.conditions) != 1 or len(above.conditions) != 1:
+        return None
+    (low,), (high,) = below.conditions, above.conditions
+    touching = low.upper is not None and low.upper == high.lower and low.lower is not None
+    if low.feature != high.feature or not touching:
+        return None
+    return Rule.of(Condition(low.feature, low.lower, high.upper))
 
 
 def _values(column: Column, conditions: Iterable[Condition]) -> np.ndarray:

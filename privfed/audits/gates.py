@@ -20,6 +20,7 @@ from privfed.exchange.messages import Release, ReleasedPart, Request
 from privfed.ledger import Ledger
 from privfed.owner.gate import Gate, open_reply
 from privfed.privacy.conversion import gaussian_epsilon
+from privfed.privacy.loss import foreign
 from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import wire
@@ -128,7 +129,8 @@ def _claim(gates: list[Gate], answers: list[ReleasedPart], policy: Policy) -> tu
     """The epsilon spent by the ledgers, nats, and whether all noise is Gaussian."""
     spent = [gate.ledger.spent(gate.accountant).total for gate in gates]
     gaussian = all(part.noise is not None and part.noise.name == "gaussian" for part in answers)
-    if gaussian and gates[0].accountant.components[0] == "rho":
+    ours = not foreign(type(gates[0].accountant))
+    if gaussian and ours and gates[0].accountant.components[0] == "rho":
         rho = max(float(total[0]) for total in spent)
         return gaussian_epsilon((2 * rho) ** 0.5, _delta(policy)), True
     delta = policy.budget.delta if policy.budget else Fraction(0)

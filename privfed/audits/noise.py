@@ -100,7 +100,7 @@ def audit_noise(
     return [
         Finding(
             NAME,
-            "Is release less exact answer noise of the law that was charged, independent in every cell?",
+            "Is release minus exact answer noise of the charged distribution, independent in every cell?",
             "tests that convict the noise",
             len(convicted),
             of=len(tests),

@@ -6,7 +6,8 @@ import numpy as np
 
 from privfed.attacks.finding import Finding
 from privfed.learners.base import Planned
-from privfed.owner.guards import as_declared, assign, foreign
+from privfed.owner.guards import as_declared, assign
+from privfed.privacy.loss import foreign
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions.part import Bound, Part
@@ -61,8 +62,8 @@ def _audited(kind: str, asked: Sequence[Query], schema: Schema, policy: Policy) 
             untried[f"it failed with {type(error).__name__} on made-up records"] = None
     return Finding(
         NAME,
-        "Does one record move an answer further than the query declares?",
-        "parts that one record moves beyond their sensitivity",
+        "Does one record change an answer by more than the query's stated sensitivity?",
+        "parts that one record changes by more than their sensitivity",
         len(moved),
         of=len(known),
         baseline=0.0,
@@ -77,9 +78,9 @@ def _audited(kind: str, asked: Sequence[Query], schema: Schema, policy: Policy) 
 def _untried(query: Query, parts: Mapping[str, Part], number: int) -> str:
     """Why a question is not tried; empty if it is."""
     if isinstance(query, CohortQuery):
-        return "what individuals of a cohort hold is not made up here"
+        return "no individuals of a cohort are made up"
     if sum(part.size for part in parts.values()) > LARGEST:
-        return f"of answers of more than {LARGEST:,} cells none was tried"
+        return f"answers of more than {LARGEST:,} cells were not tried"
     return f"more than {QUESTIONS} questions are planned" if number >= QUESTIONS else ""
 
 

@@ -145,8 +145,10 @@ def _notes() -> Iterator[None]:
 def _fault(error: Exception) -> int:
     if os.environ.get("PRIVFED_TRACEBACK"):
         traceback.print_exc()
+    from privfed.questions.plugins import blamed
+
     click.echo(
-        f"privfed: internal error ({type(error).__name__}); no output was written. Persistent ledgers "
+        f"privfed: {blamed(error) or 'internal error'} ({type(error).__name__}); no output was written. Persistent ledgers "
         "keep what was charged. Set PRIVFED_TRACEBACK=1 to see where (the text may hold data)",
         err=True,
     )

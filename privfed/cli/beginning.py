@@ -31,10 +31,10 @@ def study() -> None:
 @click.option("--individual", help="The column that names the person behind each record.")
 @click.option("--learner", help="The learner, by name; the interview lists them.")
 @click.option("--epsilon", help="The whole budget.")
-@click.option("--lasting/--simulation", default=None, help="Ledgers that last, under one budget.")
-@click.option("--yes", is_flag=True, help="Ask nothing; what no option says takes its default.")
+@click.option("--lasting/--simulation", default=None, help="Persistent ledgers, one budget.")
+@click.option("--yes", is_flag=True, help="Ask nothing: options left out take their defaults.")
 def new_study(folder: Path, yes: bool, **given: Any) -> int:
-    """Write the files of a study into FOLDER, and ask for what no option says.
+    """Write the files of a study into FOLDER, and ask for the options left out.
 
     No record's value is shown or written: bounds and categories are public knowledge.
     """
@@ -82,15 +82,20 @@ def _asked(said: dict[str, Any]) -> dict[str, Any]:
     names = [column.name for column in columns]
     click.echo(f"its columns: {', '.join(names)}")
     one_of: dict[str, Any] = {"type": click.Choice(["", *names]), "show_choices": False}
-    ask("target", "Which is to be predicted?", names[-1], **one_of)
+    ask("target", "Which column is to be predicted?", names[-1], **one_of)
     names = [name for name in names if name != said["target"]]
     one_of["type"] = click.Choice(["", *names])
     likely = [name for name in names if name.lower() in _OWNERS]
     hint = "" if likely else " (Enter: five simulated owners)"
     one_of["show_default"] = bool(likely)
-    ask("owner", f"Which names each record's data owner?{hint}", "".join(likely[:1]), **one_of)
+    ask(
+        "owner",
+        f"Which column names each record's data owner?{hint}",
+        "".join(likely[:1]),
+        **one_of,
+    )
     one_of["show_default"] = False
-    question = "Which names the person behind a record, if one has several? (Enter: none)"
+    question = "Which column names the person, if one has several records? (Enter: none)"
     ask("individual", question, "", **one_of)
     if said["table"] not in bundled():
         beside = {said.get("owner"), said.get("individual")}
@@ -104,11 +109,11 @@ def _asked(said: dict[str, Any]) -> dict[str, Any]:
     question = "Epsilon, the whole budget (`privfed epsilon 4` says it in odds)"
     ask("epsilon", question, "4", value_proc=_positive)
     if "lasting" not in said:
-        question = (
-            "Real data, asked again later? Its ledgers then last, under one budget for all studies"
-        )
+        question = "Real data, for more than one study? Ledgers are then persistent, with one budget for all studies"
         said["lasting"] = click.confirm(question, default=False)
-    click.echo("Who answers for it, as its pages say (Enter: left open, and named there):")
+    click.echo(
+        "Who is responsible for the study? (Enter: leave open; its pages then list it as not stated):"
+    )
     keys = [key for key in AboutChoice.__dataclass_fields__ if key != "registry"]
     about = {
         key: click.prompt(f"  {key.replace('_', ' ')}", default="", show_default=False)
@@ -121,7 +126,7 @@ def _asked(said: dict[str, Any]) -> dict[str, Any]:
 def _public(columns: list[Found], target: str) -> dict[str, Any]:
     """Ask what each column can hold, which is public knowledge and not in the records."""
     click.echo(
-        "What each column can hold: from the form, the instrument or the law, not from the records."
+        "What each column can hold: from the form, the instrument or the regulation, not from the records."
     )
     click.echo(
         "Numbers: least and greatest, such as 0 120. Categories: all, split by commas. Enter: later. -: no feature."

@@ -14,16 +14,16 @@ from privfed.errors import InputError
 
 @click.command()
 @click.argument("guard")
-@click.option("--epsilon", type=float, required=True, help="Claimed, nats, of all rounds together.")
-@click.option("--delta", type=float, default=0.0, help="Claimed, of all rounds together.")
+@click.option("--epsilon", type=float, required=True, help="Claimed epsilon (nats) of all rounds.")
+@click.option("--delta", type=float, default=0.0, help="Claimed delta of all rounds.")
 @click.option("--unit", default="client", help="What is protected: client or record.")
 @click.option("--relation", default="add-or-remove", help="How neighbours differ.")
 @click.option("--rounds", type=int, help="Rounds that the claim covers.")
 @click.option("--clip", type=float, help="L2 norm to which an update is clipped.")
-@click.option("--noise", default="", help="gaussian or laplace.")
-@click.option("--scale", type=float, help="Of the noise of a round.")
-@click.option("--options", default="", help="With which a class is made, as JSON.")
-@click.option("--shape", default="", help="Of the model's arrays, such as 20x4,20,scalar.")
+@click.option("--noise", default="", help="Claimed noise: gaussian or laplace.")
+@click.option("--scale", type=float, help="Scale of the noise of one round.")
+@click.option("--options", default="", help="Arguments of the guard's class, as JSON.")
+@click.option("--shape", default="", help="Shapes of the model's arrays, such as 20x4,20,scalar.")
 @click.option("--table", type=PATH, help="A .csv file, for a function of a table.")
 @click.option("--runs", type=int, default=4000, help="Answers drawn in each game.")
 @click.option("--out", type=PATH, help="A folder for guard.json and guard.html.")
@@ -38,7 +38,7 @@ def check_guard(
     overwrite: bool,
     **claim: Any,
 ) -> int:
-    """Check GUARD, which others wrote, against its claim.
+    """Check a GUARD written by others against its claim.
 
     \b
     privfed check-guard flower:MODULE:MOD --epsilon 1 --delta 1e-5 --clip 1 --noise gaussian --rounds 10

@@ -133,7 +133,7 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
         for line in one.budget(by):
             click.echo(spending(name, owner, line, ledger_commands.share_of(one, line)))
     for (name, rest), owners in rests.items():
-        click.echo(f"left under {name}, of {', '.join(owners)}: {rest}")
+        click.echo(f"budget remaining under {name}, for {', '.join(owners)}: {rest}")
     if concentrated and ledgers.status == FINE:
         click.echo(f"note: {ledger_commands.WHY_SHARES}")
     return ledgers.status
@@ -210,7 +210,7 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
 @click.argument("study")
 @client_option
 def seal(folder: Path, study: str, client: str | None) -> int:
-    """Close STUDY for ever in persistent ledgers: what it left of its share goes back to the budget.
+    """Close STUDY for ever in persistent ledgers: the unused part of its share returns to the budget.
 
     A study that ends seals itself; this is for one that was killed.
     """
@@ -280,13 +280,13 @@ def forget(file: Path) -> int:
 def renew_secret(file: Path) -> int:
     """Make another secret beside a ledger's FILE, in place of a lost one: recorded in the ledger.
 
-    The owner's own randomness then differs from before: a question asked again meets other coins.
+    The owner's own random draws then differ from before, also for a query that is asked again.
     """
     from privfed.study import ledger_commands
 
     with ledger_commands.writable(file) as one:
         one.renew_secret()
-    click.echo(f"{file}: has another secret beside it, and says so")
+    click.echo(f"{file}: has a new secret beside it, and records it")
     return FINE
 
 
@@ -311,7 +311,7 @@ def new_key(file: Path) -> int:
 @click.argument("file", type=PATH)
 @click.argument("new", type=PATH)
 @click.option("--old", type=PATH, help="The key that signs the ledger now.")
-@click.option("--lost", is_flag=True, help="The old key is lost: the ledger says so for ever.")
+@click.option("--lost", is_flag=True, help="The old key is lost; the ledger records this.")
 def rotate_key(file: Path, new: Path, old: Path | None, lost: bool) -> int:
     """Let the key NEW sign the ledger in FILE from now on, recorded under the signature of --old."""
     from privfed.exchange.signing import read_key

@@ -36,8 +36,8 @@ def epsilon(epsilon: str | None, delta: str, risk: str | None, accused: float, r
     if epsilon is not None and risk is None:
         click.echo("\n".join(odds_of(epsilon, delta, accused, rate)))
         click.echo(
-            "These bounds follow from epsilon and delta alone; a study's page knows the law of the noise, too, "
-            "and its bounds may be lower."
+            "These bounds follow from epsilon and delta alone. A study's report also uses the distribution of the "
+            "noise, so its bounds may be lower."
         )
     elif risk is not None and epsilon is None:
         click.echo(epsilon_for(risk, delta, accused))

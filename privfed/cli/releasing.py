@@ -72,11 +72,9 @@ def _certified(
         mark = {MET: "ok", UNKNOWN: "??"}.get(row["state"], "NO")
         click.echo(f"{mark} {row['criterion']:32} {row['found']:34} required: {row['required']}")
     if made["decision"] != "release":
-        click.echo("refused: not every criterion is met (NO: it is not; ??: nobody looked)")
+        click.echo("refused: not every criterion is met (NO: not met; ??: not examined)")
     elif key is None:
-        click.echo(
-            "may leave, once a person approves it: write --approver NAME --key KEY --out FILE"
-        )
+        click.echo("may leave once a person approves: write --approver NAME --key KEY --out FILE")
     else:
         made = signed(made, key)
         click.echo(f"release: {model}, approved by {approver}")

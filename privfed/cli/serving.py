@@ -73,7 +73,7 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
 def _tell_sealed(chosen: OwnerFile) -> None:
     if chosen.sealed:
         click.echo(
-            f"{chosen.client}: study {chosen.study!r} is sealed: nothing new of it is answered"
+            f"{chosen.client}: study {chosen.study!r} is sealed: no new query of it is answered"
         )
 
 

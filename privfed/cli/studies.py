@@ -45,7 +45,7 @@ scores_option = click.option(
 simulation_option = click.option(
     "--simulation",
     is_flag=True,
-    help="Include what the records' truth scored, which is left out where ledgers last.",
+    help="Include what is measured on the data themselves, left out where ledgers are persistent.",
 )
 #: Of a command that writes one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
@@ -222,10 +222,10 @@ def export(
     folder: Path, form: str, policy: str, out: Path | None, overwrite: bool, simulation: bool
 ) -> int:
     """Write a finished study in FOLDER in a form that others read."""
-    from privfed.study.exporting import exported
+    from privfed.study import assembly
     from privfed.study.output import Output
 
-    text = exported(Output.opened(folder), form, policy, simulation=simulation)
+    text = assembly.exported(Output.opened(folder), form, policy, simulation=simulation)
     return _write(text, out, overwrite, f"wrote {out}")
 
 
@@ -310,7 +310,7 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
         except KeyboardInterrupt:
             done = sum(held.state(cell) != "new" for cell in cells)
             bad(
-                f"interrupted; {out} holds {done} of {number_of(len(cells), 'cell')}: the same command goes on"
+                f"interrupted; {out} holds {done} of {number_of(len(cells), 'cell')}: the same command continues"
             )
             return INTERRUPTED
     if faults:
@@ -367,7 +367,7 @@ def synthesize(
 @click.option("--epsilon", help="Epsilon of every private policy, for a trial.")
 @click.option("--delta", help="Delta of every private policy, for a trial.")
 @click.option(
-    "--utility", is_flag=True, help="Also the error that the budget leaves for counts and means."
+    "--utility", is_flag=True, help="Also the error of counts and means under the budget."
 )
 def price(study: Path | None, epsilon: str | None, delta: str | None, utility: bool) -> int:
     """Bound a study's cost from above: the fraction of each client's budget. Reads no records.
@@ -407,22 +407,18 @@ def price(study: Path | None, epsilon: str | None, delta: str | None, utility: b
 )
 @file_option
 @replace_option
-def schema(  # noqa: PLR0913 - click gives each option by its name
+def schema(
     table: Path,
     target: str | None,
-    sep: str | None,
-    encoding: str | None,
-    decimal: str | None,
-    thousands: str | None,
     categories: bool,
     out: Path | None,
     overwrite: bool,
+    **form: str | None,
 ) -> int:
     """Write a schema template for a TABLE (.csv, .csv.gz, .zip, .xlsx): names and kinds, without bounds."""
     from privfed.study import scaffold
     from privfed.tables.csv_text import Text
 
-    form = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands}
     given = {key: value.replace("\\t", "\t") for key, value in form.items() if value is not None}
     text = Text(**given) if given else None
     template = scaffold.schema_text(table, target, text=text, categories=categories)
@@ -433,7 +429,7 @@ def schema(  # noqa: PLR0913 - click gives each option by its name
 @click.command()
 @click.argument("group", required=False)
 def plugins(group: str | None) -> int:
-    """List installed plugins: mechanisms, accountants, queries, learners, attacks; of one GROUP, say what each is."""
+    """List installed plugins: laws, mechanisms, accountants, queries, learners, attacks; of one GROUP, say what each is."""
     from privfed.questions import plugins as installed
     from privfed.reports.words import about
 
@@ -442,8 +438,9 @@ def plugins(group: str | None) -> int:
         width = max(map(len, names), default=0)
         click.echo(chosen)
         for name in names:
-            told = f"  {about(name, chosen)}" if group else ""
-            click.echo(f"  {name:{width}} {installed.version(chosen, name)}{told}".rstrip())
+            told = about(name, chosen) or installed.unusable(chosen, name) if group else ""
+            line = f"  {name:{width}} {installed.version(chosen, name)}  {told}"
+            click.echo(line.rstrip())
     return FINE
 
 

@@ -51,7 +51,6 @@ class Directory(Carrier, Generic[Node]):
         return received
 
     def _greet(self, nodes: Iterable[Node], seconds: float) -> None:
-        """Ask nodes for their clients' names."""
         hello = wire.encode(Batch("hello", ""))
         for node, data in self._send(dict.fromkeys(nodes, hello), seconds):
             client = _speaker(data)

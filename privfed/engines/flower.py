@@ -192,7 +192,6 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
 
 
 def _added(model: ArrayRecord, update: Sequence[np.ndarray]) -> ArrayRecord:
-    """Return the model's arrays plus an update."""
     kept = [
         Array(np.asarray(old + new))
         for old, new in zip(model.to_numpy_ndarrays(), update, strict=True)

@@ -121,7 +121,6 @@ class Journal:
 
 
 def _locked(path: Path) -> BinaryIO:
-    """Open a file to append to, exclusively."""
     try:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "ab")
     except OSError as error:

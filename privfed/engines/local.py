@@ -299,7 +299,6 @@ def _opened(
     keys: str | Path | None,
     registry: Registry | None,
 ) -> tuple[dict[str, Ledger], dict[str, bytes]]:
-    """Open each owner's ledger, and return ledgers and secrets."""
     signing = dict.fromkeys(paths) if keys is None else signing_keys(Path(keys), paths)
     books = {
         name: Ledger(path, name, key=signing[name], registry=registry)

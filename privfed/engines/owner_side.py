@@ -102,7 +102,7 @@ class OwnerSide:
             sealed = self.gate.serve(message, principal=principal, round=round)
         if sum(self.gate.breaches.values()) > before:
             log.error(
-                "a protected query failed (%s): no epsilon covers what that told; the gate is closed "
+                "a protected query failed (%s): no epsilon covers what the failure revealed; the gate is closed "
                 "until you have looked: privfed ledger reopen",
                 ", ".join(sorted(self.gate.breaches)),
             )
@@ -116,7 +116,6 @@ class OwnerSide:
 
 
 def _outcome(data: bytes) -> str:
-    """Return a reply's outcome, from a closed set."""
     envelope = wire.decode(data, Envelope)
     reply = envelope.open() if envelope.status == "refusal" else None
     return f"refused ({reply.reason})" if isinstance(reply, Refusal) else envelope.status

@@ -128,7 +128,6 @@ class RemoteDisclosure(ChannelDisclosure):
         return wire.decode(noted.message, tuple[str, ...])
 
     def _insist(self, waiting: Sequence[_Waiting]) -> None:
-        """Send the remaining messages repeatedly until the deadline."""
         latest, pause = monotonic() + self._patience.deadline, self._patience.first
         lost = self._carrier.lost
         while (left := [one for one in waiting if one.left]) and monotonic() < latest:

@@ -201,7 +201,6 @@ def _address(path: Path) -> Iterator[str]:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket file that no process serves."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:

@@ -133,7 +133,6 @@ class HeadStore(MutableMapping[str, Head]):
         return len(self._heads)
 
     def _kept(self) -> dict[str, Head]:
-        """Return all heads in the file."""
         return {} if self._path is None or not self._path.exists() else read_heads(self._path)
 
     @staticmethod
@@ -400,13 +399,10 @@ def _formed(part: ReleasedPart, declared: Part, masked: bool) -> bool:
     """Whether a part has the form that its query declares; a masked share's grid may be finer."""
     steps = declared.grid / part.grid if part.grid > 0 else Fraction(0)
     alike = part.type == declared.type and (steps == 1 or (masked and steps.denominator == 1))
-    sizes = part.units.shape
-    shaped = len(sizes) == len(declared.shape) and all(
-        told in (-1, size) for told, size in zip(declared.shape, sizes, strict=True)
-    )
     whole = part.units.dtype.kind in "bi" or not declared.exact
+    sizes = part.units.shape
     hidden = part.mask is None or (part.mask.dtype == bool and part.mask.shape == sizes)
-    return alike and shaped and whole and hidden
+    return alike and declared.admits(sizes) and whole and hidden
 
 
 def _offered(opened: Opened | None) -> bool:

@@ -83,7 +83,10 @@ class Answer:
         return units * float(next(r.parts[part].grid for r in self.releases.values() if part in r))
 
     def deviation(self, part: str) -> float:
-        """Return the standard deviation of the noise in :meth:`total`; zero if every release is exact."""
+        """Return the standard deviation of the noise in :meth:`total`, in the part's unit.
+
+        Zero for exact releases, and for noise of no known law, as a measurement of OpenDP's draws it.
+        """
         squares = 0.0
         for release in self.releases.values():
             if part in release:

@@ -49,13 +49,13 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.UNSUPPORTED: "the policy's mechanism cannot protect what the query asks for",
     Reason.TIMES: "this kind of query has been answered in this study as often as the policy allows",
     Reason.BUDGET: "the charge does not fit what is left of the budget, or of one of its limits",
-    Reason.UNSOUND: "the policy's mechanism states a cost that cannot be right",
+    Reason.UNSOUND: "the policy's mechanism or accountant states a cost that cannot be right",
     Reason.FAULTY: "this kind of query has failed too often; whoever wrote it must mend it",
     Reason.CLOSED: "the gate is closed: a query failed where it must not, and its owner has to look",
     Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
     Reason.MISMATCH: "the request's id was used for another query",
     Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",
-    Reason.REWRITTEN: "the ledger does not pass through the head that the asking side saw before: it "
+    Reason.REWRITTEN: "the ledger does not pass through the head that the server saw before: it "
     "was put back from a copy, or rewritten",
     Reason.LEDGER: "the ledger cannot be written",
 }
@@ -121,6 +121,11 @@ class ReleasedPart:
         plain = units if units.dtype == bool or self.grid == 1 else units * float(self.grid)
         mask = np.zeros(units.shape, bool) if self.mask is None else self.mask
         return np.ma.MaskedArray(plain, mask=mask)
+
+    @property
+    def visible(self) -> np.ndarray:
+        """Which cells are not suppressed."""
+        return np.ones(self.units.shape, bool) if self.mask is None else ~self.mask
 
 
 @dataclass(frozen=True, eq=False)

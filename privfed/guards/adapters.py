@@ -125,7 +125,6 @@ def _flower(mod: Any) -> Answering:
 
 
 def _flare(dxo_filter: Any) -> Answering:
-    """Adapt a DXO filter on a weight difference."""
     from nvflare.apis.dxo import DXO, DataKind, MetaKey
     from nvflare.apis.fl_context import FLContext
     from nvflare.apis.shareable import Shareable

@@ -93,7 +93,7 @@ def check_shapes(trial: GuardTrial) -> Finding:
     return _finding(
         "shapes",
         "Do shape, refusal and finiteness depend on the update?",
-        "inputs that are told apart without any noise",
+        "inputs that the answers tell apart without noise",
         len(wrong),
         of=len(given),
         severity=_breach(wrong),
@@ -133,19 +133,19 @@ def _usual_forms(trial: GuardTrial) -> set[Form]:
 def check_untouched(trial: GuardTrial) -> Finding:
     """Check that no number is released unmodified."""
     question, metric = (
-        "Does a number leave as it came, without noise?",
-        "cells that leave as they came",
+        "Is a number released unchanged, without noise?",
+        "cells released unchanged",
     )
     if trial.table is not None:
         return _not_looked(
-            "untouched", question, metric, "a table's cells are no cells of the answer"
+            "untouched", question, metric, "the answer does not have the cells of the table"
         )
     small = np.random.default_rng(2).uniform(1e-7, 2e-7, trial.cells)
     same = np.ones(trial.cells, bool)
     for size in (small, BIG * small):
         row = rounds(trial.open(), [trial.update(size)])[0]
         if row is None or row.size != trial.cells:
-            why = "what leaves has not the update's shape"
+            why = "the answer does not have the update's shape"
             return _not_looked("untouched", question, metric, why)
         same &= row == size
     return _finding(
@@ -170,7 +170,7 @@ def check_clipping(trial: GuardTrial) -> Finding:
     of n draws exceeds the median with probability P(Bin(n, 1/2) < k). Two bounds, at half of the level each, bound the
     shift of the noise's centre.
     """
-    question = "How far, in L2, does what leaves move between neighbours at least?"
+    question = "How far apart, in L2, are the answers of neighbours, at least?"
     metric = "distance between neighbours, at least"
     if trial.table is not None:
         why = "a table's records are bounded by its schema, which the guard's claim does not name"
@@ -221,7 +221,7 @@ def check_fresh(trial: GuardTrial) -> Finding:
     Coarse noise may repeat by chance: an answer of probability p in all of n runs with p^(n - 1), below 5e-6 for p =
     .73, which epsilon 1 allows.
     """
-    question, metric = "Does the noise come again?", "answers that repeat the one before, at most"
+    question, metric = "Is noise repeated?", "answers that repeat the one before, at most"
     given = trial.nothing if trial.table is not None else trial.pairs[0].present
     runs = [rounds(trial.open(), [given, given]) for _ in range(REPEATS)]
     first = [run[0].tobytes() for run in runs if run[0] is not None]
@@ -232,7 +232,7 @@ def check_fresh(trial: GuardTrial) -> Finding:
     again = sum(one == other for one, other in pairs)
     all_same = len(set(first)) == 1 or (len(pairs) == REPEATS and again == REPEATS)
     if all_same and _is_constant(trial, first[0]):
-        why = "one and the same constant leaves, whatever is tried"
+        why = "all answers are the same constant"
         return _not_looked("fresh noise", question, metric, why)
     return _finding(
         "fresh noise",
@@ -255,20 +255,20 @@ def _is_constant(trial: GuardTrial, left: bytes) -> bool:
 
 
 def check_law(trial: GuardTrial) -> Finding:
-    """Check that noise on a zero update has the claimed law and scale, independent between cells."""
-    question = "Is what leaves, less the update, noise of the claimed law and scale?"
+    """Check that noise on a zero update has the claimed distribution and scale, independent between cells."""
+    question = "Is the answer minus the update noise of the claimed distribution and scale?"
     metric, claim = "tests that convict the noise", trial.claim
     scale = claim.least_scale
     why = "no table's exact answer is known" if trial.table is not None else ""
     if not claim.noise or scale is None:
         why = (
             why
-            or "no law, or neither scale nor clip, is claimed: write --noise, and --scale or --clip"
+            or "the claim lacks a distribution, or both scale and clip: write --noise, and --scale or --clip"
         )
     rows = np.zeros((0, 0)) if why else trial.rows(trial.nothing, DRAWS)
     if why or rows.size == 0 or rows.shape[1] != trial.cells:
         why = why or "the guard refuses, or changes the shape"
-        return _not_looked("law of the noise", question, metric, why)
+        return _not_looked("distribution of the noise", question, metric, why)
     assert scale is not None
     noise = rows / scale
     grid = float(np.diff(np.unique(noise.round(DIGITS))).min(initial=np.inf))
@@ -281,8 +281,8 @@ def check_law(trial: GuardTrial) -> Finding:
         p = float(chi2.cdf((scores**2).sum(), cells))
         tested = {"variance below what the claim needs": p}
     elif COARSE < grid**2 * math.sqrt(noise.size) < math.inf:
-        why = f"its steps, of {grid:.2g} of the scale, are too wide for a continuous law"
-        return _not_looked("law of the noise", question, metric, why)
+        why = f"its steps, of {grid:.2g} of the scale, are too wide for a continuous distribution"
+        return _not_looked("distribution of the noise", question, metric, why)
     else:
         sums = _sums(trial, scores)
         for far in TAILS:
@@ -291,7 +291,7 @@ def check_law(trial: GuardTrial) -> Finding:
     level = SHARE / len(tested)
     convicted = [name for name, p in tested.items() if p < level]
     return _finding(
-        "law of the noise",
+        "distribution of the noise",
         question,
         metric,
         len(convicted),
@@ -362,7 +362,7 @@ def check_low_bits(trial: GuardTrial) -> Finding:
             looked, least = True, min(least, share)
     why = ""
     if narrow or not looked:
-        why = "answers of single precision round the bits away that would tell"
+        why = "answers of single precision lack the bits that would show it"
         why = why if narrow else f"fewer than {FEWEST} different answers were seen"
     return _finding(
         "low bits",
@@ -496,7 +496,7 @@ def check_all_rounds(trial: GuardTrial) -> Finding:
 
 def check_spent(trial: GuardTrial) -> Finding:
     """Check that once the rounds are spent, releases do not depend on the update."""
-    question = "Once its budget is spent, does anything that leaves depend on the update?"
+    question = "After its budget is spent, does any answer depend on the update?"
     metric, times = "epsilon proven by answers after the last round, at least", trial.claim.rounds
     if times is None:
         why = "no number of rounds is claimed: write --rounds N"

@@ -14,8 +14,8 @@ from privfed.guards.trial import GuardTrial
 
 #: What no verdict implies.
 CAVEAT = (
-    "A guard that is not convicted is not proven private: only what was looked at, with the inputs that "
-    "were tried, is told here."
+    "A guard that is not convicted is not proven private: these checks cover only the properties and the "
+    "inputs that they tried."
 )
 TRIES = 4  #: Number of tries of the usual inputs, as a guard may refuse at random
 
@@ -71,7 +71,7 @@ class GuardVerdict:
         """Return the verdict as lines for a console."""
         wide = max((len(found.attack) for found in self.findings), default=0) + 2
         rows = [f"{found.state:11}{found.attack:{wide}}{says(found)}" for found in self.findings]
-        level = f"A right guard is convicted at most with probability {LEVEL:g}."
+        level = f"All checks together convict a correct guard with probability at most {LEVEL:g}."
         return "\n".join([f"{self.guard}: {self.sentence}", *rows, f"{CAVEAT} {level}"])
 
 
@@ -86,12 +86,12 @@ def says(found: Finding) -> str:
         told += f", claimed {detail['claimed']:g}"
     if found.state == "looked" and found.detectable is not None:
         least = f"{found.detectable:.4g}"
-        told += f"; would have found {least} with chance .8" if "claimed" in detail else ""
+        told += f"; would have found {least} with probability .8" if "claimed" in detail else ""
     for key in ("told apart", "convicted"):
         if detail.get(key):
             told += f" ({', '.join(map(str, detail[key]))})"
     if detail.get("grows with the update"):
-        told += " (it grows with the update: nothing clips)"
+        told += " (it grows with the update: there is no clipping)"
     return told
 
 

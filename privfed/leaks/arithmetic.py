@@ -113,7 +113,6 @@ Parts = tuple[np.ndarray, np.ndarray, Callable[[int], str]]
 
 
 def _merged(rule: str, parts: Iterable[Parts]) -> Iterator[Results]:
-    """All parts as one."""
     listed = list(parts)
     if listed:
         values, errors, locates = zip(*listed, strict=True)

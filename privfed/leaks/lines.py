@@ -336,7 +336,6 @@ def _named(table: RawTable, columns: list[int]) -> str:
 
 
 def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
-    """Tokens against the numeric columns."""
     _, _, named, line, _ = lines.tokens
     for at, (order, ordered) in enumerate(table.ranked):
         reaches = lines.reaches(at, table)
@@ -363,7 +362,6 @@ def _number_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
 
 
 def _text_matches(lines: Lines, table: RawTable) -> Iterator[_Matches]:
-    """Runs of letters and digits against the text columns."""
     for number, column in enumerate(table.texts, start=len(table.names)):
         twin = column.name in table.names  # ids are numbers and texts, and count once
         at = table.names.index(column.name) if twin else number

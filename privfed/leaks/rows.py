@@ -267,7 +267,6 @@ def _among(hashes: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _rows(span: Span, stream: Stream, table: RawTable) -> Iterator[Evidence]:
-    """Records among the windows of one stream."""
     precision, width = stream.precision, span[2] - span[1]
     places, windows = stream.met(table, span), len(stream.keys) - width + 1
     if not len(places):

@@ -592,5 +592,4 @@ class Ledger(Custody):
 
 
 def _named(totals: Mapping[str, Any]) -> dict[str, Any]:
-    """Return totals by scope as values of the state."""
     return {f"total:{name}": total for name, total in totals.items()}

@@ -186,7 +186,7 @@ class Registry:
         except (msgspec.MsgspecError, InputError):
             raise LedgerError(
                 f"known heads {file}: cannot be read; put the file back from a copy, or remove it "
-                "after verifying that ledger against a head of the asking side's"
+                "after verifying that ledger against a head that the server saw"
             ) from None
 
     @property

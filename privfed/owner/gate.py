@@ -191,8 +191,8 @@ class Gate:
             return self._refuse(request, refused.reason, refused.why)
         except LedgerError as error:
             return self._unrecorded(request, error)
-        except Exception:  # a plugin's error while pricing, before any data are read
-            return self._refuse(request, Reason.UNSUPPORTED)
+        except Exception as error:  # a plugin's error while pricing, before any data are read
+            return self._refuse(request, Reason.UNSUPPORTED, _raised(error))
 
     def _check_seen(self, request: Request) -> None:
         """Check that the ledger contains the server's last head, which an older copy does not."""
@@ -323,8 +323,8 @@ class Gate:
         except QueryError as error:
             known = error.reason in set(Reason)
             raise Refused(Reason(error.reason) if known else Reason.MALFORMED) from None
-        except Exception:
-            raise Refused(Reason.MALFORMED) from None
+        except Exception as error:
+            raise Refused(Reason.MALFORMED, _raised(error)) from None
         cells = sum(part.size for part in parts.values())
         bits = sum(part.size for part in parts.values() if part.type == PartType.BITS)
         carried = 8 * (cells - bits) + bits // 8 <= MOST_BYTES
@@ -488,6 +488,11 @@ class Gate:
     def _unrecorded(self, request: Request, error: Exception) -> Envelope:
         self.ledger_fault = str(error) if isinstance(error, LedgerError) else type(error).__name__
         return Envelope.seal(Refusal(self.owner, request.id[:NAME_LIMIT], Reason.LEDGER))
+
+
+def _raised(error: Exception) -> str:
+    """What a plugin did wrong before a record was read, for the owner: an error's text is whoever asked's."""
+    return f"the plugin raises {type(error).__name__}"
 
 
 def _schema_of(records: Any, given: Schema | None) -> Schema:

@@ -12,11 +12,11 @@ from privfed.exchange.messages import Reason, ReleasedPart
 from privfed.owner.opendp_maps import checked, libraries
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.laws import Law, mapped
-from privfed.privacy.loss import QUERIED, Loss
+from privfed.privacy.loss import COMPOSED, QUERIED, Loss, foreign
 from privfed.privacy.masked_sums import MaskedProtection, all_masked
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, TooWide
 from privfed.privacy.policy import Guard, Policy
-from privfed.privacy.policy_objects import mechanism_of
+from privfed.privacy.policy_objects import mechanism_of, versions_of
 from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query
 from privfed.tables.records import Records
@@ -96,13 +96,15 @@ class Guards:
         except ValueError:
             raise Refused(Reason.UNSUPPORTED) from None
         protections = tuple(each.total for each in shared) or protections
-        loss = stated_by(asked, total(protections))
+        loss = stated_by(asked, self._accountant, total(protections))
         try:
             self._accountant.cost(loss)
-        except (UnsupportedLoss, ValueError, ArithmeticError):
+        except UnsupportedLoss:
             raise Refused(Reason.UNSUPPORTED) from None
+        except PluginError as error:
+            raise Refused(Reason.UNSOUND, str(error)) from None
         model = "local" if is_local(protections) else "central"
-        facts = described(protections, loss)
+        facts = described(protections, loss, asked, type(self._accountant))
         if shared and self._policy.masked is not None:
             alone = sum((each.alone for each in shared), Loss.free())
             facts |= {"masked": self._policy.masked.to_dict(), "unmasked": alone.to_dict()}
@@ -152,8 +154,8 @@ def priced(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fracti
     except PluginError as error:
         raise Refused(Reason.UNSOUND, f"mechanism {mechanism.name!r}: {error}") from None
     except Exception as error:
-        why = f"its cost is no finite exact number ({type(error).__name__})"
-        raise Refused(Reason.UNSOUND, f"mechanism {mechanism.name!r}: {why}") from None
+        why = f"raises {type(error).__name__} as it is priced"
+        raise Refused(Reason.UNSOUND, f"mechanism {mechanism.name!r} {why}") from None
 
 
 def total(protections: Sequence[Protection]) -> Loss:
@@ -162,20 +164,21 @@ def total(protections: Sequence[Protection]) -> Loss:
     return sum(losses[1:], losses[0]) if losses else Loss.free()
 
 
-def foreign(asked: type[Query]) -> bool:
-    """Whether a query's class is not built in, so that its sensitivities are its author's claim."""
-    return asked.__module__.partition(".")[0] != "privfed"
-
-
-def stated_by(asked: type[Query], loss: Loss) -> Loss:
-    """Return the loss, adding to its basis a query's stated sensitivities if its class is not built in."""
-    if not loss.counted or not foreign(asked):
+def stated_by(asked: type[Query], accountant: Accountant, loss: Loss) -> Loss:
+    """Return the loss, adding to its basis a query's sensitivities and an accountant that are not built in."""
+    words = {f"{QUERIED}:{asked.kind}": asked, f"{COMPOSED}:{accountant.name}": type(accountant)}
+    theirs = {word for word, kind in words.items() if foreign(kind)}
+    if not loss.counted or not theirs:
         return loss
-    return replace(loss, basis=tuple(sorted({*loss.basis, f"{QUERIED}:{asked.kind}"})))
+    return replace(loss, basis=tuple(sorted({*loss.basis, *theirs})))
 
 
-def described(protections: Sequence[Protection], loss: Loss) -> dict[str, Any]:
-    """Return a ledger row's description of a release's noise: its origin, and the cost by OpenDP's maps."""
+def described(protections: Sequence[Protection], loss: Loss, *used: type) -> dict[str, Any]:
+    """Return a ledger row's description of a release's noise: its origin, and the cost by OpenDP's maps.
+
+    The versions include those of the packages of ``used`` classes.
+    """
+    made = [part for p in protections for part in (p.mechanism, *p.laws.values())]
     return {
         "mechanisms": {name: p.mechanism.name for p in protections for name in p.group},
         "maps": [
@@ -183,7 +186,7 @@ def described(protections: Sequence[Protection], loss: Loss) -> dict[str, Any]:
             for charged in loss.laws
             if (cost := mapped(charged)) is not None
         ],
-        "libraries": libraries(),
+        "libraries": {**libraries(), **versions_of([*used, *map(type, made)])},
     }
 
 
@@ -198,10 +201,7 @@ def is_local(protections: Sequence[Protection]) -> bool:
 
 def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
     """Check an exact array against its declared shape and type."""
-    shaped = array.ndim == len(part.shape) and all(
-        declared in (-1, size) for declared, size in zip(part.shape, array.shape, strict=True)
-    )
-    if not shaped:
+    if not part.admits(array.shape):
         raise ValueError("an array does not have its declared shape")
     if not part.exact:
         return array

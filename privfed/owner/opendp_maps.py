@@ -10,8 +10,10 @@ from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
-from privfed.errors import PluginError
-from privfed.privacy.laws import Law, SumOfGaussians, mapped, named_as_another, proven
+import numpy as np
+
+from privfed.errors import PluginError, number_of
+from privfed.privacy.laws import Law, SumOfGaussians, in_use, mapped, named_as_another, proven
 from privfed.privacy.loss import Loss, covers, lost
 from privfed.privacy.mechanism import (
     WIDEST,
@@ -22,6 +24,7 @@ from privfed.privacy.mechanism import (
     joint,
     spreads,
 )
+from privfed.questions.exact import apart
 from privfed.questions.part import Bound
 
 #: Relative tolerance of a map over an exact charge: it computes in floats and rounds outward.
@@ -80,7 +83,7 @@ def _short(loss: Loss) -> str:
         if stated is not None and stated < needed:
             if needed <= stated * (1 + Fraction(1, 10**9)):
                 return ", by a rounding error: round its scale up (float_up)"
-            return f": {name} {float(stated):.4g}, not {float(needed):.4g}"
+            return f": {name} {apart(float(stated), float(needed))}"
     return ""
 
 
@@ -96,6 +99,7 @@ def _check_words(law: Law) -> None:
         raise PluginError(
             f"law {law.name!r}: another one is installed by this name; choose another"
         )
+    in_use(law)
 
 
 def _check_law(law: Law, priced: Protection) -> None:
@@ -121,16 +125,15 @@ def understated(law: Law, bound: Bound, cells: int) -> str:
     Changes of this form within the bound are tried, which detects a law that is right for one cell
     only.
     """
-    mass = law.log_mass(law.window)
-    if not (mass <= 1e-6).all():
-        return f"law {law.name!r}: log_mass gives what is no log-probability"
+    mass = np.asarray(law.log_mass(law.window))
+    if mass.shape != law.window.shape or not (mass <= 1e-6).all():
+        return f"law {law.name!r}: log_mass gives no log-probability for each point"
     for moved, step in spreads(bound, cells):
         units = moved * step**law.norm
         lost, said = moved * law.worst(step), float(law.loses(units))
         if not lost <= said * (1 + TOLERANCE) + 1e-9:
-            return (
-                f"law {law.name!r}: {moved} cells moved by {step} lose {lost:.4g}, not {said:.4g}"
-            )
+            what = number_of(moved, "cell")
+            return f"law {law.name!r}: {what} moved by {step} lose {apart(lost, said)}"
     return ""
 
 

@@ -9,15 +9,15 @@ Whitehouse et al. 2023 for zCDP).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from privfed.errors import InputError, PolicyError
+from privfed.errors import InputError, PluginError, PolicyError, PrivfedError
 from privfed.privacy.loss import Loss
-from privfed.questions.exact import Number, readable, text
+from privfed.questions.exact import Number, at_delta, readable, shown, text
 
 Amount = tuple[Fraction, ...]
 STATED = Fraction(1, 10**5)  #: Delta of a stated total if there is no budget
@@ -159,8 +159,36 @@ class Accountant(ABC):
         return (Fraction(0),) * len(self.components)
 
     def cost(self, loss: Loss) -> Amount:
-        """Return what a loss's bounded part adds to a total; unprotected parts are not counted."""
-        return self.amount(loss) if loss.counted else self.nothing
+        """Return what a loss's bounded part adds to a total; unprotected parts are not counted.
+
+        UnsupportedLoss: it cannot compose this loss; PluginError: it gives no exact amount.
+        """
+        return self._exact(self.amount, loss) if loss.counted else self.nothing
+
+    def check(self, budget: Budget) -> None:
+        """Check its ceiling and guarantee against a budget (PluginError; PolicyError: an unsupported budget)."""
+        full = self._exact(self.ceiling, budget)
+        stated = self._exact(self.guarantee, full, budget.delta, of=("epsilon", "delta"))
+        if stated[0] > budget.epsilon or stated[1] > budget.delta:
+            raise PluginError(
+                f"accountant {self.name!r}: its ceiling for epsilon {shown(budget.epsilon)}{at_delta(budget.delta)} "
+                f"guarantees epsilon {shown(stated[0])}{at_delta(stated[1])}"
+            )
+
+    def _exact(self, told: Callable[..., Amount], *given: Any, of: Sequence[str] = ()) -> Amount:
+        """Return a method's amount, an exact number for each component (else PluginError)."""
+        try:
+            amount = told(*given)
+        except PrivfedError:
+            raise
+        except Exception as error:
+            why = f"raises {type(error).__name__}"
+        else:
+            names = of or self.components
+            if type(amount) is tuple and len(amount) == len(names) and all(map(_is_exact, amount)):
+                return amount
+            why = f"gives no tuple of an exact number of at least 0 for each of {', '.join(names)}"
+        raise PluginError(f"accountant {self.name!r}: {told.__name__} {why}")
 
     def add(self, total: Amount, loss: Loss) -> Amount:
         """Return the total after one more loss."""
@@ -169,6 +197,10 @@ class Accountant(ABC):
     def fits(self, total: Amount, ceiling: Amount) -> bool:
         """Whether a total stays within a ceiling in every component."""
         return all(a <= b for a, b in zip(total, ceiling, strict=True))
+
+
+def _is_exact(part: object) -> bool:
+    return isinstance(part, Fraction) and part >= 0
 
 
 def fraction_of(part: Amount, whole: Amount) -> Fraction:

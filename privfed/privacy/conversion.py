@@ -20,10 +20,12 @@ def to_epsilon(rho: float, delta: float) -> float:
 
     delta = inf over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) / (alpha - 1) * (1 -
     1/alpha)^alpha, solved for epsilon. Every alpha gives a valid bound; the smallest is searched
-    for.
+    for. PolicyError: delta is 0.
     """
     if rho == 0:
         return 0.0
+    if not delta > 0:
+        raise PolicyError('a rho has no epsilon at delta 0; state it at one above, such as "1e-5"')
 
     def bound(log_excess: float) -> float:
         excess = math.exp(log_excess)  # alpha - 1

@@ -1,7 +1,7 @@
 """Noise distributions ("laws"): their draws, log-probabilities and privacy losses.
 
-Names in data are looked up in the entry points ``privfed.laws`` only; a law that is not installed
-becomes :class:`Unknown`, which proves nothing.
+Names in data are looked up in the entry points ``privfed.laws`` and among the laws of this process's
+mechanisms; any other becomes :class:`Unknown`, which proves nothing.
 """
 
 from __future__ import annotations
@@ -491,16 +491,32 @@ class Charged:
         return cls(Law.from_wire(plain), plain["units"])
 
 
+#: Laws of this process's own mechanisms, passed as objects, that nothing installs: the last of each name.
+_IN_USE: dict[str, type[Law]] = {}
+
+
+def in_use(law: Law) -> None:
+    """Read what this law is told of in this process as noise of it, where no law of its name is installed."""
+    if _IN_USE.get(law.name) is not type(law):
+        _IN_USE[law.name] = type(law)
+        law_of.cache_clear()
+
+
 @lru_cache(maxsize=4096)
 def law_of(name: str, *parameters: str) -> Law:
-    """Build a law by name, from the installed ones only (InputError: wrong parameters)."""
+    """Build a law by name, from the installed ones and those in use (InputError: wrong parameters)."""
     name = ALIASES.get(name, name)
-    if name not in plugins.available("laws"):
+    installed = name in plugins.available("laws")
+    build = plugins.load("laws", name) if installed else _IN_USE.get(name)
+    if build is None:
         return Unknown(name, *parameters)
-    build = plugins.load("laws", name)
     try:
         law: Law = build(*parameters)
-    except (TypeError, ValueError, ArithmeticError):
+    except (InputError, TypeError, ValueError, ArithmeticError) as error:
+        if not installed:  # another law of that name was written down
+            return Unknown(name, *parameters)
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"law {name!r} does not take these parameters") from None
     if not isinstance(law, Law) or law.name != name:
         raise PluginError(f"the law installed as {name!r} is none, or calls itself otherwise")

@@ -17,8 +17,8 @@ from privfed.questions.exact import Number, exact, round_up, text
 
 #: Prefixes of a basis. Before a plugin's name: a claim of its author, or the map of OpenDP's measurement that it wraps.
 #: Before the number of owners who may collude: masked sums. Before the kind of another author's query: its stated
-#: sensitivity.
-CLAIMED, MAPPED, MASKED, QUERIED = "claimed", "opendp", "masked", "query"
+#: sensitivity. Before an accountant's name: its author's composition.
+CLAIMED, MAPPED, MASKED, QUERIED, COMPOSED = "claimed", "opendp", "masked", "query", "accountant"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Loss:
     laws: tuple[Charged, ...] = field(default=())  #: of all its noise; empty if any is unknown
     #: assumptions of the bound that are not derived here, sorted: ``"claimed:NAME"`` for a claim of a plugin's author,
     #: ``"opendp:NAME"`` for the map of a measurement, ``"masked:1"`` for masks that hold unless more owners collude,
-    #: ``"query:KIND"`` for the sensitivities stated by another author's query; empty if the bound is derived here
+    #: ``"query:KIND"`` for the sensitivities stated by another author's query, ``"accountant:NAME"`` for another
+    #: author's composition; empty if the bound is derived here
     basis: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -164,6 +165,11 @@ def covers(loss: Loss) -> bool:
     return loss.rho is None or loss.rho >= concentrated
 
 
+def foreign(kind: type) -> bool:
+    """Whether a class is none of ours, so that what it states is on its author's word."""
+    return kind.__module__.partition(".")[0] != "privfed"
+
+
 def is_masked(basis: Iterable[str]) -> bool:
     """Whether a bound assumes masks."""
     return any(each.partition(":")[0] == MASKED for each in basis)
@@ -175,6 +181,7 @@ def basis_in_words(basis: Iterable[str]) -> str:
         CLAIMED: "on the word of {}, not derived here",
         MAPPED: "by OpenDP's map of {}",
         QUERIED: "on the sensitivity that {} states, not derived here",
+        COMPOSED: "on the composition by {}, not derived here",
     }
     names: dict[str, list[str]] = {}
     colluding: list[int] = []

@@ -90,7 +90,8 @@ class Mechanism(ABC):
         masks = reveals if self.suppresses and not priced.loss.finite else {}
         finished = self.finish(noisy, priced)
         return {
-            name: unmasked(np.asarray(finished[name]), masks.get(name)) for name in priced.group
+            name: unmasked(_finished(self, finished, noisy, name), masks.get(name))
+            for name in priced.group
         }
 
 
@@ -104,6 +105,19 @@ def _noisy(mechanism: Mechanism, exact: np.ndarray, law: Law | None, noise: Nois
         raise PluginError(f"law {law.name!r} draws {found}, not integers of shape ({exact.size},)")
     drawn = drawn.reshape(exact.shape)
     return np.asarray(exact + drawn if law.additive else exact.astype(bool) ^ drawn)
+
+
+def _finished(mechanism: Mechanism, finished: Cells, noisy: Cells, name: str) -> np.ndarray:
+    """A part as ``finish`` gave it back: numbers, shapes kept (PluginError)."""
+    if type(mechanism).finish is Mechanism.finish:
+        return noisy[name]
+    known = isinstance(finished, Mapping) and name in finished
+    array = np.asarray(finished[name] if known else None)
+    if array.shape != noisy[name].shape or array.dtype.kind not in "biuf" or np.isnan(array).any():
+        raise PluginError(
+            f"mechanism {mechanism.name!r}: finish gives part {name!r} back as no numbers of shape {noisy[name].shape}"
+        )
+    return array
 
 
 class OpenDPMechanism(Mechanism):

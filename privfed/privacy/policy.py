@@ -160,6 +160,8 @@ class Policy(InToml):
             yield 'name is text; write name = "..."'
         if not isinstance(self.accountant, str | Accountant):
             yield 'accountant must be a name, such as "pure", or an object derived from Accountant'
+        elif not isinstance(getattr(self.accountant, "name", ""), str):
+            yield "an accountant's name is text; write name = ... in its class"
 
     @cached_property
     def digest(self) -> str:

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from privfed.errors import Faults, PluginError, PolicyError
 from privfed.privacy.accountant import Accountant
-from privfed.privacy.loss import Loss
+from privfed.privacy.loss import Loss, foreign
 from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
@@ -13,24 +13,43 @@ from privfed.questions.query import LocalEffect, Query
 
 
 def accountant_of(policy: Policy) -> Accountant:
-    """Build the accountant that a policy names."""
-    if isinstance(policy.accountant, Accountant):
-        return policy.accountant
-    accountant: Accountant = plugins.load("accountants", policy.accountant)()
+    """Build the accountant that a policy names; one of another package is held to its budget (PluginError)."""
+    named = policy.accountant
+    accountant = named if isinstance(named, Accountant) else _accountant(named)
+    if foreign(type(accountant)):
+        _check_name("accountants", accountant.name, type(accountant))
+        for budget in (policy.budget, *(limit.budget for limit in policy.limits)):
+            if budget is not None:
+                accountant.check(budget)
     return accountant
+
+
+def _accountant(name: str) -> Accountant:
+    accountant: Accountant = plugins.load("accountants", name)()
+    return accountant
+
+
+def _check_name(group: str, name: str, kind: type) -> None:
+    """Hold a plugin that is passed as an object to a name of its own, by which ledgers are read."""
+    if plugins.taken(group, name, kind):
+        raise PluginError(
+            f"{plugins.GROUPS[group]} {name!r}: another one is installed by this name; choose another"
+        )
 
 
 def installed_accountant(name: str | None) -> Accountant | None:
     """Build an accountant by its name in data; None if it is not installed."""
     if name not in plugins.available("accountants"):
         return None
-    accountant: Accountant = plugins.load("accountants", name)()
-    return accountant
+    return _accountant(name)
 
 
 def mechanism_of(guard: Guard) -> Mechanism:
     """Build the mechanism that a guard names (PolicyError: wrong options, or no spend)."""
     mechanism = guard.mechanism if isinstance(guard.mechanism, Mechanism) else _built(guard)
+    _check_name("mechanisms", mechanism.name, type(mechanism))
+    if mechanism.currency not in (None, "epsilon", "rho"):
+        raise PluginError(f"mechanism {mechanism.name!r}: currency is 'epsilon', 'rho' or None")
     if mechanism.currency is not None and guard.spend is None:
         raise PolicyError(
             f'mechanism {guard.called!r} needs spend = "..." (in {mechanism.currency}) in its guard'
@@ -48,6 +67,12 @@ def _built(guard: Guard) -> Mechanism:
         raise PolicyError(
             f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins mechanisms`"
         ) from None
+
+
+def versions_of(kinds: Iterable[type]) -> dict[str, str]:
+    """Versions of the packages that some classes, beside ours, come from; for the ledger."""
+    modules = {kind.__module__.partition(".")[0] for kind in kinds if foreign(kind)}
+    return dict(plugins.packages().get(name, (name, "unknown")) for name in sorted(modules))
 
 
 def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None:
@@ -73,13 +98,14 @@ def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None
 
 
 def kinds_of(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:
-    """Return the query classes that the policy names (PolicyError: not installed, or guarded wrongly)."""
+    """Return the query classes that the policy names (PolicyError: not installed, or guarded wrongly; PluginError: its kind is another's)."""
     given = {query.kind: query for query in queries}
     kinds: dict[str, type[Query]] = {}
     faults = Faults()
     for kind, guards in policy.guards.items():
         with faults.collected():
             kinds[kind] = given[kind] if kind in given else _installed(kind)
+            _check_name("queries", kind, kinds[kind])
             _check_local(kind, issubclass(kinds[kind], LocalEffect), bool(guards))
     faults.tell(PolicyError)
     return kinds

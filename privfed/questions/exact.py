@@ -82,9 +82,15 @@ def shown(value: Fraction | float, digits: int = 4) -> str:
     return _shown(value, digits, ROUND_CEILING)
 
 
-def shown_percent(share: Fraction | float, digits: int = 3) -> str:
-    """Format a bound on a fraction in per cent, rounded up to significant digits."""
-    return f"{shown(100 * share, digits)} %"
+def shown_percent(share: Fraction | float) -> str:
+    """Format a bound on a fraction in per cent, rounded up to three digits."""
+    return f"{shown(100 * share, 3)} %"
+
+
+def apart(one: float, other: float) -> str:
+    """Format two unequal numbers with as many digits as distinguish them: ``1.00000001, not 1``."""
+    told = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(4, 18))
+    return next((f"{a}, not {b}" for a, b in told if a != b), f"{one}, not {other}")
 
 
 def shown_down(value: Fraction | float, digits: int = 4) -> str:
@@ -92,9 +98,9 @@ def shown_down(value: Fraction | float, digits: int = 4) -> str:
     return _shown(value, digits, ROUND_FLOOR)
 
 
-def shown_delta(value: Fraction | float, digits: int = 4) -> str:
-    """Format a delta, rounded up to significant digits: ``1e-05``, ``1.46e-05``, ``0``."""
-    return f"{float(_rounded(value, digits, ROUND_CEILING)):g}"
+def shown_delta(value: Fraction | float) -> str:
+    """Format a delta, rounded up to four digits: ``1e-05``, ``1.46e-05``, ``0``."""
+    return f"{float(_rounded(value, 4, ROUND_CEILING)):g}"
 
 
 def at_delta(value: Fraction | float) -> str:

@@ -71,7 +71,7 @@ class Sensitivity:
 
     @classmethod
     def of(cls, l1: int, l2_squared: int | None = None) -> Sensitivity:
-        """Build from add-or-remove norms; squared L2 is at most squared L1."""
+        """Build from add-or-remove norms, in whole grid units; squared L2 is at most squared L1, and that unless given."""
         return cls(Bound(l1, l1**2 if l2_squared is None else l2_squared))
 
     def under(self, unit: Unit, relation: Relation, cap: int | None) -> Bound:
@@ -133,6 +133,12 @@ class Part:
     def size(self) -> int:
         """Number of cells; data-dependent sizes count as 1."""
         return math.prod(max(size, 1) if size < 0 else size for size in self.shape)
+
+    def admits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of some shape is one of this part."""
+        return len(shape) == len(self.shape) and all(
+            size in (-1, found) for size, found in zip(self.shape, shape, strict=True)
+        )
 
 
 def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from privfed.errors import Faults, PluginError, did_you_mean
@@ -42,7 +43,7 @@ def available(group: str) -> dict[str, EntryPoint]:
         other = found.get(point.name)
         if other is not None and other.value != point.value:
             raise PluginError(
-                f"{group} {point.name!r} is installed twice, by {_source(other)} and {_source(point)}; "
+                f"{GROUPS[group]} {point.name!r} is installed twice, by {_source(other)} and {_source(point)}; "
                 "uninstall one"
             )
         found[point.name] = point
@@ -86,6 +87,15 @@ def load(group: str, name: str) -> Any:
     return loaded
 
 
+def unusable(group: str, name: str) -> str:
+    """Why what is installed by a name cannot be loaded, or nothing."""
+    try:
+        load(group, name)
+    except PluginError as error:
+        return str(error)
+    return ""
+
+
 def _fault(group: str, name: str, loaded: Any) -> str:
     module, base = BASES[group]
     derived = getattr(sys.modules.get(module), base, None)
@@ -102,8 +112,37 @@ def _fault(group: str, name: str, loaded: Any) -> str:
     return ""
 
 
+def taken(group: str, name: str, kind: type) -> bool:
+    """Whether another class is installed by a name, for which files and ledgers would be read."""
+    return name in available(group) and load(group, name) is not kind
+
+
+@cache
+def packages() -> dict[str, tuple[str, str]]:
+    """The distributions of installed plugins that are not ours, by the module that each is in: name and version."""
+    found = {}
+    for group in GROUPS:
+        for point in entry_points(group=f"privfed.{group}"):
+            module = point.module.partition(".")[0]
+            if module != "privfed" and point.dist is not None:
+                found[module] = (point.dist.name, point.dist.version)
+    return found
+
+
+def blamed(error: Exception) -> str:
+    """The installed plugin of another package in whose code an error was raised last, in words; or nothing."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__"))
+        if home := packages().get(module.partition(".")[0]):
+            line = f"line {trace.tb_lineno} of {Path(code.co_filename).name}"
+            found = f"error in the plugin {' '.join(home)}: {code.co_name}, {line}"
+        trace = trace.tb_next
+    return found
+
+
 def version(group: str, name: str) -> str:
-    """Return the distribution and version that a name comes from, for the ledger."""
+    """Return the distribution and version that a name comes from."""
     point = available(group).get(name)
     return "" if point is None else _source(point)
 

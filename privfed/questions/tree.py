@@ -450,10 +450,15 @@ class Span:
 
 
 def interval_text(name: str, lower: float, upper: float, column: Column | None = None) -> str:
-    """Format ``lower <= name < upper`` without infinite ends; a column's range sets the precision."""
+    """Format ``lower <= name < upper`` without infinite ends; a column's range sets the precision.
+
+    A single integer is ``name = lower``.
+    """
     name, width = shown(name), np.inf if column is None else np.ptp(column.bounds)
     if column is not None and column.kind == "integer":
         lower, upper = np.ceil([lower, upper])
+        if upper == lower + 1:
+            return f"{name} = {number_text(lower, width)}"
     if lower == -np.inf:
         return f"{name} < {number_text(upper, width)}" if upper < np.inf else f"any {name}"
     if upper == np.inf:
@@ -471,7 +476,13 @@ def categories_text(column: Column, met: np.ndarray) -> str:
 
 def number_text(value: float, width: float = np.inf) -> str:
     """Format a number to four significant digits, six from 10,000 on, or more by :func:`digits_of`."""
-    return f"{value:.{digits_of(value, width, 4 if abs(value) < 1e4 else 6)}g}"
+    return digits_text(value, digits_of(value, width, 4 if abs(value) < 1e4 else 6))
+
+
+def digits_text(value: float, digits: int) -> str:
+    """Format a number to significant digits, large ones written out and zero without sign: ``254000``, ``0``."""
+    text = f"{value + 0.0:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e15 else text
 
 
 def ends_text(low: float, high: float) -> str:

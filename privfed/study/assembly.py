@@ -12,15 +12,20 @@ from tqdm.auto import tqdm
 from privfed import __version__
 from privfed.attacks.finding import LEVEL, Finding, corrected
 from privfed.attacks.verbatim import Verbatim
+from privfed.audits.replay import audit_replay
 from privfed.engines.named import engine as engine_of
 from privfed.errors import InputError
+from privfed.exchange.transcript import Transcript
+from privfed.learners.base import PersonalLearner
 from privfed.learners.saved import load
 from privfed.ledger import Ledger
+from privfed.privacy.loss import foreign
 from privfed.privacy.policy import Policy
+from privfed.questions.threads import one_thread
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport, Report, findings
-from privfed.study import Study, simulation
-from privfed.study.dry_run import attacks_of, check_viewpoints, dry_run
+from privfed.study import PolicyChoice, Study, simulation
+from privfed.study.dry_run import attacks_of, check_viewpoints, dry_run, learner
 from privfed.study.exposed import exposed, rows_of
 from privfed.study.model_reading import read_models, read_values, reads_models
 from privfed.study.output import NOISE, Output, finite, write_text, written_whole
@@ -119,6 +124,7 @@ def attack_releases(
             found, inapplicable = found + read, {**inapplicable, **idle}
         found = corrected(found, LEVEL / len(study.policies))
         found += simulation.audit(prepared, choice)
+        found += _replayed(prepared, choice, output, heard)
         if study.audit_training:
             found += simulation.audit_training(prepared, choice)
         found += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
@@ -126,6 +132,17 @@ def attack_releases(
         if scores and isinstance(prepared, simulation.Prepared):
             told["records"] = exposed(found, rows_of(prepared))
         output.write(choice.name, "findings.json", told)
+
+
+def _replayed(
+    prepared: AnyPrepared, choice: PolicyChoice, output: Output, heard: Transcript
+) -> list[Finding]:
+    """Audit whether a model of another package's learner follows from what left; none of ours, or without a model."""
+    made, path = learner(prepared.study, choice), output.policy(choice.name) / "model.json"
+    if not foreign(type(made)) or isinstance(made, PersonalLearner) or not path.is_file():
+        return []
+    with one_thread():
+        return [audit_replay(made, load(path), heard, prepared.owners)]
 
 
 def gather(output: Output) -> Report:
@@ -196,20 +213,38 @@ def write_letter(
         the file: ``board.html``, ``regulator.html``, or with ``pdf`` the same as ``.pdf``; for an
         engineer ``report.html`` or ``report.pdf``.
     """
-    from privfed.reports import letters
+    from privfed.reports.board import board_page
+    from privfed.reports.page import write_pdf
+    from privfed.reports.regulator import regulator_page
 
     page = output.folder / f"{reader}.html"
     if reader == "board":
-        write_text(page, letters.board(publishable(output, simulation=simulation), policy))
+        write_text(page, board_page(publishable(output, simulation=simulation), policy))
     elif reader == "regulator":
-        write_text(page, letters.regulator(publishable(output, simulation=simulation)))
+        write_text(page, regulator_page(publishable(output, simulation=simulation)))
     else:
         page = output.folder / "report.html"
         write_report(output, simulation=simulation)
     if pdf:
-        letters.write_pdf(page, page.with_suffix(".pdf"))
+        write_pdf(page, page.with_suffix(".pdf"))
     output.list_pages()
     return page.with_suffix(".pdf") if pdf else page
+
+
+def exported(output: Output, form: str, policy: str = "", *, simulation: bool = False) -> str:
+    """Return a study's policy in a form of :data:`.FORMS`; by default the first with a guarantee."""
+    from privfed.reports.board import chosen
+    from privfed.reports.exports import FORMS, Source
+
+    report = publishable(output, simulation=simulation)
+    decided = chosen(report, policy)
+    path = output.policy(decided.name) / "model.json"
+    if not path.is_file():
+        raise InputError(
+            f"policy {decided.name!r}: has no model.json; name a policy that released a model"
+        )
+    schema = json.loads(path.read_text(encoding="utf-8"))["schema"]
+    return FORMS[form][0](Source(report, decided, schema))
 
 
 def write_comparison(
@@ -220,14 +255,14 @@ def write_comparison(
     Returns:
         the comparison as text, and the file, with ``pdf`` the printed one.
     """
-    from privfed.reports import letters
     from privfed.reports.comparison import compared, comparison_lines, comparison_page
+    from privfed.reports.page import write_pdf
 
     before, now = (publishable(one, simulation=simulation) for one in (earlier, output))
     told, page = compared(before, now), output.folder / "comparison.html"
     write_text(page, comparison_page(told))
     if pdf:
-        letters.write_pdf(page, page.with_suffix(".pdf"))
+        write_pdf(page, page.with_suffix(".pdf"))
         page = page.with_suffix(".pdf")
     output.list_pages()
     return comparison_lines(told), page

@@ -126,7 +126,9 @@ class ClientsChoice:
             named(self.count, self.names)
             check_alpha(self.alpha)
         if self.witness is not None and self.ledgers is None:
-            raise StudyError(f'{where}: witness is of ledgers that last; write ledgers = "folder"')
+            raise StudyError(
+                f'{where}: witness is for persistent ledgers; write ledgers = "folder"'
+            )
         if self.budget is None:
             return
         if self.ledgers is None:

@@ -129,7 +129,7 @@ class Deployment:
         folder = self.keys_folder
         if not any(folder.glob("*.pub")):
             warnings.warn(
-                f"there are no keys in {folder}: replies are believed unsigned, so that whoever "
+                f"there are no keys in {folder}, so replies are accepted unsigned: whoever "
                 "runs the engine could answer in an owner's place",
                 Note,
                 stacklevel=2,
@@ -162,7 +162,7 @@ class Deployment:
         with closing(Journal(folder / JOURNAL)) as journal:
             try:
                 if journal.replies:
-                    tell(f"goes on: the journal holds {number_of(len(journal.replies), 'reply')}")
+                    tell(f"resumed: the journal holds {number_of(len(journal.replies), 'reply')}")
                 keys = self.keys
                 asking = connect(
                     self.schema,
@@ -226,7 +226,7 @@ class Deployment:
         notes = [str(one.message) for one in caught if issubclass(one.category, Note)]
         notes += [
             f"{client} did not answer in {silent} of {number_of(asking.reached[client], 'round')} that asked it: "
-            "what it would have told there is missing"
+            "its answers there are missing"
             for client, silent in asking.silent.items()
         ]
         notes += [
@@ -263,10 +263,7 @@ class Deployment:
             study=self.study.name,
             individual=self.study.data.individual,
             test=self.study.data.test if asks_evaluation(adopted) else 0.0,
-            sep=self.study.data.sep,
-            encoding=self.study.data.encoding,
-            decimal=self.study.data.decimal,
-            thousands=self.study.data.thousands,
+            **vars(self.study.data.text),
             signing_key="owner.key",
             block=self.choice.block,
             agreed={"schema": schema_digest(schema)},

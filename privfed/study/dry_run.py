@@ -16,10 +16,11 @@ import msgspec
 from privfed.errors import Faults, PolicyError, StudyError, did_you_mean
 from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.cohort import CohortLearner
-from privfed.owner.guards import foreign
+from privfed.privacy.loss import foreign
 from privfed.privacy.policy import Policy, TrustedShuffler
 from privfed.privacy.policy_objects import accountant_of, kinds_of, mechanism_of
 from privfed.questions import plugins
+from privfed.questions.exact import shown
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import Balance, Price, price
@@ -149,7 +150,6 @@ def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _build(adopted: Policy) -> None:
-    """Build all queries and mechanisms that a policy names."""
     faults = Faults()
     with faults.collected():
         kinds_of(adopted, ())
@@ -284,14 +284,32 @@ def policy(
             f"policy {choice.name!r}: {type(model).__name__} does not take the params "
             f"{', '.join(choice.params)} for {choice.base!r}; it takes {', '.join(known) or 'none'}"
         ) from None
-    propose = partial(propose, **params)
+    propose = partial(_proposed, partial(propose, **params), choice, model)
     if not private:
         return _protecting(propose(), choice)
     share = (
         None if deployed and choice.evaluation is None else Fraction(str(choice.evaluation or 0))
     )
     proposed = with_evaluation(propose, choice.exact_epsilon, share, model, schema)
+    if proposed.budget is not None and proposed.budget.epsilon > choice.exact_epsilon:
+        raise StudyError(
+            f"policy {choice.name!r}: {type(model).__name__} proposes a budget of epsilon "
+            f"{shown(proposed.budget.epsilon)}, not {shown(choice.exact_epsilon)}; its private(epsilon, ...) has to keep it"
+        )
     return _protecting(proposed, choice)
+
+
+def _proposed(
+    propose: Callable[..., Policy], choice: PolicyChoice, model: FederatedLearner, *given: Any
+) -> Policy:
+    """Return what a learner proposes (StudyError: no policy)."""
+    own = propose(*given)
+    if not isinstance(own, Policy):
+        raise StudyError(
+            f"policy {choice.name!r}: {type(model).__name__} proposes a {type(own).__name__}, no Policy; "
+            "write return Policy(...) in its private and published"
+        )
+    return own
 
 
 def _of_file(path: Path) -> Policy:

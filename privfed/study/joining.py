@@ -112,8 +112,8 @@ class Joining:
             *priced(self.price, self.left).splitlines(),
         ]
         told.append(
-            f"reserved for it, once you agree: {share} of your budget; what it does not use comes back "
-            "when it is sealed"
+            f"reserved for it, once you agree: {share} of your budget; the unused part returns to it "
+            "when the study is sealed"
         )
         return "\n".join(told)
 

@@ -22,7 +22,7 @@ from privfed.owner.local_store import LocalStore
 from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.policy import Policy
-from privfed.privacy.policy_objects import accountant_of
+from privfed.privacy.policy_objects import installed_accountant
 from privfed.questions.exact import at_delta, shown, shown_delta, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
@@ -196,7 +196,7 @@ def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
     told = verified(path, Registry(), heads)
     if told.copy_of is not None:
         warnings.warn(
-            f"{path} is a copy of {told.copy_of}: what is spent stands there", Note, stacklevel=3
+            f"{path} is a copy of {told.copy_of}, which holds what is spent", Note, stacklevel=3
         )
     elif not told.known:
         warnings.warn(f"{path}: {UNKNOWN}", Note, stacklevel=3)
@@ -204,14 +204,14 @@ def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
         yield ledger
 
 
-UNKNOWN = "no head of it is known here: an older copy looks the same"
+UNKNOWN = "no head of it is known here, so an older copy would not be noticed"
 
 
 def intact(told: Verified) -> str:
     """Return what verifying a ledger found, in words."""
     known = "" if told.known else f", and {UNKNOWN}"
     if told.copy_of is not None:
-        known = f", a copy of {told.copy_of}: what is spent stands there"
+        known = f", a copy of {told.copy_of}, which holds what is spent"
     keys = "".join(
         f"; at row {row} a key was replaced without its signature" for row in told.unvouched
     )
@@ -231,7 +231,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
         told.append(_row(line, shares.pop(line.name, "") if line.share else "", taken))
     told += shares.values() if by == "study" else ()  # what charged nothing yet
     rest = left(ledger)
-    told += filter(None, [rest and f"left: {rest}", closed(ledger)])
+    told += filter(None, [rest and f"remaining: {rest}", not_installed(ledger), closed(ledger)])
     return "\n".join(owner + line for line in told)
 
 
@@ -252,7 +252,7 @@ def left(ledger: Ledger) -> str:
     taken = ledger.taken(accountant)
     room = accountant.left(taken, budget)
     if not room:
-        return "nothing of the budget"
+        return "nothing"
     share = percent_of(taken, ceiling, rest=True)
     return f"{share} of the budget, room for a study of epsilon {shown_down(room)}{at_delta(budget.delta)}"
 
@@ -264,7 +264,7 @@ def closed(ledger: Ledger) -> str:
     if not ever:
         return ""
     kinds = ", ".join(f"{kind} {count}" for kind, count in ever.items())
-    told = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what that told"
+    told = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what the failure revealed"
     mended = f"; the gate is closed: once its cause is mended, privfed ledger reopen {ledger.path}"
     return told + mended * bool(faults)
 
@@ -277,7 +277,7 @@ def reopen(path: Path) -> str:
         if not shelf.faults:
             return f"{dataset}: its gate is open"
         shelf.clear_faults()
-    return f"{dataset}: open again; its budget says from now on that no epsilon covers what the failure told"
+    return f"{dataset}: open again; its budget says from now on that no epsilon covers what the failure revealed"
 
 
 def sealed(path: Path, study: str) -> str:
@@ -294,25 +294,33 @@ def sealed(path: Path, study: str) -> str:
         return f"{dataset}: study {study} was sealed already"
     with writable(path) as one:
         one.seal_study(study)
-    return f"{dataset}: study {study} is sealed; what it left of its share is the budget's again"
+    return f"{dataset}: study {study} is sealed; the unused part of its share is returned to the budget"
 
 
 #: Why a budget statement is in shares.
 WHY_SHARES = (
     "shares are of the budget's rho, which adds up over studies. Epsilon does not: "
-    "it grows about as the root of rho. At delta 1e-05, for example, a budget of epsilon 8 less a study of 6 "
-    "leaves room for one of 4.591, not 2 (rho 1.23 less 0.755 leaves 0.475)"
+    "it grows about as the square root of rho. At delta 1e-05, for example, a budget of epsilon 8 minus a study of 6 "
+    "leaves room for one of 4.591, not 2 (rho 1.23 minus 0.755 leaves 0.475)"
 )
 
 
 def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
-    """The accountant of a ledger with a budget in force, the budget, and its ceiling."""
-    plain = (ledger.terms or {}).get("budget")
-    policies = list(ledger.policies().values())
-    if plain is None or not policies:
+    """The accountant of a ledger with a budget in force, the budget, and its ceiling; none if it is not installed."""
+    terms = ledger.terms or {}
+    accountant = installed_accountant(terms.get("accountant"))
+    if accountant is None or terms.get("budget") is None:
         return None
-    accountant, budget = accountant_of(policies[-1]), Budget.of(plain["epsilon"], plain["delta"])
+    budget = Budget.of(**terms["budget"])
     return accountant, budget, accountant.ceiling(budget)
+
+
+def not_installed(ledger: Ledger) -> str:
+    """Say that what charges add up to cannot be told here, for want of the accountant's package; or nothing."""
+    name = (ledger.terms or {}).get("accountant")
+    if name is None or installed_accountant(name) is not None:
+        return ""
+    return f"accountant {name!r} is not installed here, and says alone what its sums prove: install its package"
 
 
 def _shares(
@@ -356,9 +364,9 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
         told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
     elif cells:
         told = (
-            f"none of {int(found.of or 0)} tests convicts; Gaussian noise too narrow by a factor of "
-            f"{detail['narrower gaussian found with chance .8']:.3g}, Laplace noise by "
-            f"{detail['narrower laplace found with chance .8']:.3g}, would have been found with chance .8"
+            f"none of {int(found.of or 0)} tests convicts it; they find Gaussian noise too narrow by a factor of "
+            f"{detail['narrower gaussian found with chance .8']:.3g}, or Laplace noise by "
+            f"{detail['narrower laplace found with chance .8']:.3g}, with probability .8"
         )
     else:
         told = "NOT LOOKED"
@@ -384,14 +392,15 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
     named = printable(f"{line.by} {line.name}".strip())
     if line.unprotected:
         return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
-    pairs = list(zip(line.components, line.spent, line.reserved, strict=False))
+    named_parts = line.components or [f"amount {n}" for n, _ in enumerate(line.spent, 1)]
+    pairs = list(zip(named_parts, line.spent, line.reserved, strict=False))
     # no delta where none is spent
     pairs = pairs[:1] + [each for each in pairs[1:] if any(each[1:])]
     parts = [number_of(line.releases, "charge")]
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     parts += [f"{taken} of the budget"] if taken else []
     if line.epsilon is not None and not share:
-        proven = " (a loose bound, for it holds wherever a study stops)" if _rests(line) else ""
+        proven = " (a loose bound: it holds wherever a study stops)" if _rests(line) else ""
         parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")

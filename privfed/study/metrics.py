@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn import metrics
 from sklearn.base import ClassifierMixin
 
-from privfed.errors import NobodyAnswered
+from privfed.errors import NobodyAnswered, PluginError
 from privfed.learners.base import FederatedLearner, FederatedRegressor, PersonalLearner
 from privfed.tables.records import Records, label
 from privfed.tables.schema import Column, Schema
@@ -31,8 +31,8 @@ LEAST = float(np.finfo(float).eps)
 MUCH = 0.1
 #: What is said of several runs.
 NOTE = (
-    "a simulation: every run drew fresh noise and secrets and kept its own books, and the ledgers hold the first "
-    "alone; carried out on real data, each run would be charged"
+    "a simulation: every run drew fresh noise and secrets and had ledgers of its own, of which only the first "
+    "run's are kept; on real data, each run would be charged"
 )
 
 
@@ -58,7 +58,7 @@ def measure(
     if target is None:
         return {"held_out": len(test)}
     x = test[list(schema.names)]
-    predicted = np.asarray(model.predict(x, client=client))
+    predicted = _predicted(model, x, client)
     known, wanted = targets(train, target), targets(test, target)
     column = _classes_of(model, target)
     if column is None:
@@ -79,11 +79,19 @@ def losses(
     """Return each held-out record's squared error, or whether its class was missed, by ``test``'s index."""
     target = schema.target
     assert target is not None
-    predicted = np.asarray(model.predict(test[list(schema.names)], client=client))
+    predicted = _predicted(model, test[list(schema.names)], client)
     wanted, column = targets(test, target), _classes_of(model, target)
     if column is None:
         return pd.Series((predicted - wanted) ** 2, test.index)
     return pd.Series(_codes(predicted, column) != wanted.round(), test.index)
+
+
+def _predicted(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray:
+    """One prediction for each row (PluginError: the model gives something else)."""
+    predicted = np.asarray(model.predict(x, client=client))
+    if predicted.shape != (len(x),) or pd.isna(predicted).any():
+        raise PluginError(f"{type(model).__name__}: predict gives no value for each row")
+    return predicted
 
 
 def _classes_of(model: FederatedLearner, target: Column) -> Column | None:
@@ -203,7 +211,12 @@ def _of_numbers(told: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
 def chances_of(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray | None:
     """Return a classifier's probabilities, or None."""
     tell = getattr(model, "predict_proba", None)
-    return None if tell is None else np.asarray(tell(x, client=client), dtype=float)
+    if tell is None:
+        return None
+    chances = np.asarray(tell(x, client=client), dtype=float)
+    if np.isnan(chances).any():
+        raise PluginError(f"{type(model).__name__}: predict_proba gives values that are no numbers")
+    return chances
 
 
 def _classes(

@@ -33,16 +33,16 @@ LEARNERS: Mapping[bool, Mapping[str, str]] = {
     },
 }
 _HEAD = """\
-# What is learnt, from whom, and what it may disclose. Every key: `docs/files.md`.
+# What is learned, from whom, and what it may disclose. Every key: `docs/files.md`.
 #   privfed price study.toml     what it would cost each data owner; reads no record
-#   privfed audit study.toml     train, attack what left, write a report
+#   privfed audit study.toml     train, attack the releases, write a report
 """
 
 _POLICY = """\
-# What base = "private" comes to. To change it, write base = "policy.toml" in the study, without epsilon and delta.
+# The policy that base = "private" stands for. To change it, write base = "policy.toml" in the study, without epsilon and delta.
 """
 _SCHEMA = """\
-# What a column can hold, from the form, the instrument or the law, never from the records.
+# What a column can hold, from the form, the instrument or the regulation, never from the records.
 """
 
 
@@ -130,7 +130,6 @@ class NewStudy:
         return _SCHEMA + "\n".join([*head, "", "\n\n".join(blocks)]) + "\n"
 
     def _plain(self, *, schema: bool) -> dict[str, Any]:
-        """The study's file as plain data."""
         data: dict[str, Any] = {"source": self.table}
         if schema:
             data["source"] = os.path.relpath(self.table, self.folder)

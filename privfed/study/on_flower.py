@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from privfed.errors import InputError, PrivfedError
@@ -60,73 +62,14 @@ def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = N
         raise InputError(f"{folder}: name the folder with small letters, digits and hyphens")
     check_empty(folder)
     package = name.replace("-", "_")
-    files = {
-        "pyproject.toml": PROJECT.format(
-            name=name,
-            package=package,
-            study=(study or Path("study.toml")).resolve(),
-            out=(out or Path("out")).resolve(),
-        ),
-        "LICENSE": "Write here under what terms others may use this app.\n",
-        "README.md": README.format(name=name),
-        f"{package}/__init__.py": f'"""{name}: a study carried out by privfed on Flower."""\n',
-        f"{package}/server_app.py": SERVER,
-        f"{package}/client_app.py": CLIENT,
+    told = {
+        "name": name,
+        "package": package,
+        "study": (study or Path("study.toml")).resolve(),
+        "out": (out or Path("out")).resolve(),
     }
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
-
-
-PROJECT = """\
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[project]
-name = "{name}"
-version = "0.1.0"
-description = "A study carried out by privfed on Flower."
-license = {{ file = "LICENSE" }}
-requires-python = ">=3.11"
-dependencies = ["flwr>=1.41,<1.43", "privfed"]
-
-[tool.hatch.build.targets.wheel]
-packages = ["{package}"]
-
-[tool.flwr.app]
-publisher = "privfed"
-fab-format-version = 1
-flwr-version-target = "1.41.0"
-
-[tool.flwr.app.components]
-serverapp = "{package}.server_app:app"
-clientapp = "{package}.client_app:app"
-
-[tool.flwr.app.config]
-study = "{study}"
-out = "{out}"
-policy = ""      # the study's first, unless named
-deadline = 600.0 # seconds to go on asking an owner that is silent
-"""
-SERVER = '''\
-"""The server's side: the study's learner asks the owners' gates."""
-
-from privfed.study.on_flower import server_app
-
-app = server_app()
-'''
-CLIENT = '''\
-"""A node's side: bytes pass through its owner's socket, and nothing else happens here."""
-
-from privfed.engines.flower_node import client_app, node_socket
-
-app = client_app(node_socket)
-'''
-README = """\
-# {name}
-
-    flwr run . --run-config 'study="/path/study.toml" out="/path/out"'
-
-Each node names its owner's socket: `flower-supernode --node-config 'socket="/path/server.sock"' ...`.
-"""
+    for template in (files("privfed.study") / "flower_app").iterdir():
+        file = template.name.removesuffix(".in")
+        path = folder / package / file if file.endswith(".py") else folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(Template(template.read_text("utf-8")).substitute(told), encoding="utf-8")

@@ -212,7 +212,7 @@ class PersistentLedgers:
             if not told.known and told.head.seq > 1:
                 warnings.warn(
                     f"{self}: that of {owner!r} has {number_of(told.head.seq, 'row')}, and no head of it is known "
-                    "here: an older copy would look the same; ask its owner for a head that was "
+                    "here, so an older copy would not be noticed; ask its owner for a head that was "
                     "published, and verify it",
                     Note,
                     stacklevel=2,

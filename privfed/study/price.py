@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privfed.errors import PluginError, PolicyError, UnsupportedLoss, number_of
@@ -15,7 +16,7 @@ from privfed.owner.opendp_maps import checked
 from privfed.privacy.accountant import Accountant, Amount, fraction_of, plus
 from privfed.privacy.laws import BitFlips
 from privfed.privacy.limit import Limit
-from privfed.privacy.loss import MASKED, Loss, basis_in_words, is_masked
+from privfed.privacy.loss import COMPOSED, MASKED, Loss, basis_in_words, is_masked
 from privfed.privacy.masked_sums import all_masked
 from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
@@ -285,21 +286,18 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
             f"policy {policy.name!r}: a guard of {query.kind!r} names the part {unknown[0]!r}; "
             f"its parts are {', '.join(parts) or 'none'}"
         )
+    stated = partial(stated_by, type(query), accountant_of(policy))
     lines, protections = [], []
     for guard, names in zip(guards, assign(guards, parts), strict=True):
         if names:
             line, at_work = _line(planned, guard, {name: parts[name] for name in names}, policy)
-            lines.append(
-                line if line.loss is None else replace(line, loss=stated_by(type(query), line.loss))
-            )
+            lines.append(line if line.loss is None else replace(line, loss=stated(line.loss)))
             protections.append(at_work)
     known = [each for each in protections if each is not None]
     shared = all_masked(known, policy.masked) if len(known) == len(lines) else ()
     if shared:
         return [
-            replace(
-                x, loss=stated_by(type(query), own.total.loss), mechanism=f"{x.mechanism}, masked"
-            )
+            replace(x, loss=stated(own.total.loss), mechanism=f"{x.mechanism}, masked")
             for x, own in zip(lines, shared, strict=True)
         ]
     return lines
@@ -338,7 +336,7 @@ def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
     if line.loss is None or not line.loss.finite:
         return total
     try:
-        one = accountant.amount(line.loss)
+        one = accountant.cost(line.loss)
     except UnsupportedLoss as error:
         raise PolicyError(f"{line.kind!r}, mechanism {line.mechanism!r}: {error}") from None
     return plus(total, one, line.times)
@@ -401,19 +399,19 @@ def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     """Format a price as a table: kinds, number of answers, fraction of each owner's budget."""
     budget = price.policy.budget
     total = _total(price)
-    exceeded = (() if price.fits else ("the budget",)) + price.over
+    exceeded = (() if price.fits else (_exceeded_part(price),)) + price.over
     over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
     of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     where = "" if price.policy.unit == "client" else " of each client"
     lines = [f"{price.name}: {total}{of}, for each {price.policy.unit}{where}{over}"]
-    lines += [f"  this stands {price.basis}"] if price.basis and price.epsilon is not None else []
+    lines += [f"  this holds {price.basis}"] if price.basis and price.epsilon is not None else []
     lines += _of_a_person(price) + _of_a_shuffler(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
     )
     for line in price.lines:
         what = line.mechanism or "not in the policy"
-        cost = "refused" if line.loss is None else in_words(_unmasked(line.loss))
+        cost = "refused" if line.loss is None else in_words(_alone(line.loss))
         cost = f"up to {cost} in total, for any number of queries" if line.together else cost
         times = "any" if line.together else f"x{line.times}"
         lines.append(
@@ -430,6 +428,22 @@ def priced(price: Price, left: Sequence[Balance] = ()) -> str:
     return "\n".join(lines)
 
 
+def _exceeded_part(price: Price) -> str:
+    """The budget, or the component of it that a price exceeds while its epsilon does not."""
+    budget = price.policy.budget
+    if budget is None or price.epsilon is None or price.epsilon > budget.epsilon:
+        return "the budget"
+    accountant = accountant_of(price.policy)
+    return f"the budget's {_fullest(accountant, price.amount, accountant.ceiling(budget))}"
+
+
+def _fullest(accountant: Accountant, part: Amount, whole: Amount) -> str:
+    """The component of which a part takes the largest fraction; the first of several."""
+    each = zip(accountant.components, part, whole, strict=True)
+    shares = {name: a / b if b else Fraction(0) for name, a, b in each}
+    return max(shares, key=shares.__getitem__)
+
+
 def _moving(price: Price) -> list[str]:
     """Say which kinds may be charged more than their lines, by what others leave."""
     most = [
@@ -440,13 +454,13 @@ def _moving(price: Price) -> list[str]:
     ]
     if not most or price.policy.budget is None:
         return []
-    told = "what one kind leaves another may take, within the total; one answer then costs at most"
+    told = "a kind may use what others leave over, within the total; one answer then costs at most"
     return [f"  {told}: {', '.join(most)}"]
 
 
-def _unmasked(loss: Loss) -> Loss:
-    """A loss without a word on its masks, which the total has."""
-    return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith(MASKED)))
+def _alone(loss: Loss) -> Loss:
+    """A loss without a word on its masks and on who adds it up, which the total has."""
+    return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith((MASKED, COMPOSED))))
 
 
 def _of_owner(price: Price, left: Balance) -> str:
@@ -455,15 +469,15 @@ def _of_owner(price: Price, left: Balance) -> str:
     assert budget is not None
     own, before = shown(budget.epsilon), remaining(left, price.policy)
     accountant = accountant_of(price.policy)
-    ceiling, unit = accountant.ceiling(budget), accountant.components[0]
+    ceiling, spent = accountant.ceiling(budget), plus(left.spent, price.amount)
+    unit = _fullest(accountant, spent, ceiling)
     if lacking(price, [left]):
         asked = percent_of(price.amount, ceiling)
         unspent = percent_of(left.spent, ceiling, rest=True)
         return (
-            f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (of its {unit} "
-            f"{asked} is asked, {unspent} remains){kept(left.holding)}"
+            f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (it needs {asked} "
+            f"of the budget's {unit}, and {unspent} remains){kept(left.holding)}"
         )
-    spent = plus(left.spent, price.amount)
     after = remaining(Balance(left.owner, spent), price.policy)
     rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
     return (
@@ -472,7 +486,6 @@ def _of_owner(price: Price, left: Balance) -> str:
 
 
 def _total(price: Price) -> str:
-    """Format the total."""
     if price.silent:
         return "NOTHING WOULD BE RELEASED (the policy answers no query)"
     if price.epsilon is None:

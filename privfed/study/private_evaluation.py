@@ -39,10 +39,8 @@ SHARE = Fraction(1, 10)
 DRAWS = 1000  #: Of the noise, for an interval
 #: By accountant: the mechanism whose spends are its currency.
 MECHANISMS = {"zcdp": "gaussian", "pure": "laplace"}
-NOTE = "released by the owners on their held-out records; intervals of 95 % are of the noise alone"
-TOO_FEW = (
-    "performance not measured: too few held-out records for the noise of its share of the budget"
-)
+NOTE = "released by the owners on their held-out records; 95 % intervals cover the noise alone"
+TOO_FEW = "performance not measured: the held-out records are too few for the noise of its share of the budget"
 OWN_MODELS = (
     "performance not measured: each owner measures her own model, which no noise covers "
     "(privfed predict --client --shelf)"
@@ -113,6 +111,8 @@ def asks_evaluation(policy: Policy) -> bool:
 def whole_plan(model: FederatedLearner, schema: Schema, policy: Policy) -> Sequence[Planned]:
     """A learner's longest schedule, and the question of its errors where the policy answers that."""
     plan, query = model.plan(schema, policy), question_of(model, schema)
+    if not isinstance(plan, Sequence) or not all(isinstance(line, Planned) for line in plan):
+        raise StudyError(f"{type(model).__name__}: plan gives no list of Planned(query, times)")
     asked = query is not None and query.kind in policy.guards
     return [*plan, Planned(query, 1)] if asked else plan
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
@@ -20,7 +18,7 @@ import pandas as pd
 
 from privfed.attacks.base import HELD_OUT, Attack
 from privfed.attacks.coverage import coverage
-from privfed.attacks.finding import Finding
+from privfed.attacks.finding import FAILED, Finding
 from privfed.attacks.linkage import Linkage
 from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, confirmed
@@ -29,15 +27,16 @@ from privfed.audits.sensitivities import audit_sensitivities
 from privfed.audits.trainings import audit_learner
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
-from privfed.errors import InputError, NobodyAnswered, Note, PrivfedError, StudyError
+from privfed.errors import InputError, NobodyAnswered, Note, StudyError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.transcript import Transcript
-from privfed.interrupts import interrupted
+from privfed.interrupts import survived
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
-from privfed.learners.saved import save
+from privfed.learners.saved import save, written
 from privfed.ledger.registry import Registry
 from privfed.owner.noise_monitor import NoiseSums
+from privfed.privacy.loss import foreign
 from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.privacy.policy import Policy
 from privfed.questions import coins
@@ -362,14 +361,9 @@ def attack(
         name = tried.name + BY_AN_OWNER * bool(tried.viewpoint)
         try:
             told = _attacked(tried, prepared, transcript, truth)
-        except PrivfedError:
-            raise
         except Exception as error:
-            if interrupted():
-                raise
-            if os.environ.get("PRIVFED_TRACEBACK"):
-                traceback.print_exc()
-            told = [tried.failure(error)]  # it ends no study, whose budget may be spent
+            survived(error)  # it ends no study, whose budget may be spent
+            told = [tried.failure(error)]
             failed.append(tried)
         found += [
             replace(each, attack=name) if each.attack == tried.name else each for each in told
@@ -397,7 +391,7 @@ def _attacked(
         if tried.viewpoint:
             told = run_as(tried.viewpoint, tried, transcript, known, prepared.schema)
         else:
-            told = tried.run(transcript, known, prepared.schema)
+            told = tried.findings(transcript, known, prepared.schema)
     over = not told and tried.bounds and tried.bounds.over
     return [tried.unfinished()] if over else told
 
@@ -439,7 +433,6 @@ def _learn(
     progress: Progress,
     engine: Engine = local,
 ) -> dict[str, Any]:
-    """Train over an engine, and score the model."""
 
     def learn(asked: ChannelDisclosure) -> dict[str, Any]:
         asked.people, asked.progress = gates.people, progress
@@ -452,10 +445,15 @@ def _learn(
                     with suppress(InputError):  # a client without a model is told of in the metrics
                         model.take_home(client, shelf)
             metrics |= prepared.score(model, asked.schema)
+            written(model)
             if asks_evaluation(next(iter(gates.gates.values())).policy):
                 metrics["evaluation"] = evaluated(model, asked)
         except NobodyAnswered as silence:
             metrics["stopped"] = str(silence)
+        except Exception as error:
+            if not (foreign(type(model)) and asked.questions):
+                raise
+            metrics["stopped"] = metrics[FAILED] = survived(error)  # as an attack's
         return metrics | {
             "seconds": perf_counter() - before,
             "questions": asked.questions,
@@ -537,7 +535,7 @@ def _groups(dataset: Dataset) -> tuple[np.ndarray, int]:
     schema = dataset.schema
     if schema is None or schema.target is None:
         raise StudyError(
-            'partition = "dirichlet" needs public classes or bounds of the target where ledgers last; write '
+            'partition = "dirichlet" needs public classes or bounds of the target where ledgers are persistent; write '
             'schema = "schema.toml" under [data]'
         )
     target, values = schema.target, Records.from_frame(dataset.frame, schema).target

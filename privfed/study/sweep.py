@@ -27,7 +27,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -42,6 +41,7 @@ from privfed.attacks.finding import Finding
 from privfed.errors import DataWarning, InputError, Note, PrivfedError, StudyError, file_errors
 from privfed.interrupts import interrupted
 from privfed.privacy.policy import Policy
+from privfed.questions import wire
 from privfed.questions.exact import text
 from privfed.reports.budget import PolicyReport
 from privfed.reports.provenance import commit
@@ -91,7 +91,7 @@ class Cell:
         for entry in ("epsilon", "delta"):
             if entry in policy:
                 policy[entry] = text(getattr(self.choice, f"exact_{entry}"))
-        return _digest(json.dumps(plain, sort_keys=True, default=str).encode())[:24]
+        return wire.digest(json.dumps(plain, sort_keys=True, default=str).encode())[:24]
 
     @property
     def factors(self) -> dict[str, Any]:
@@ -202,13 +202,9 @@ def contents(written: str) -> str:
     """Return the digest of a file's contents, or of a folder's; a name that is no path as it is."""
     path = Path(written)
     if path.is_dir() and written.endswith("/"):
-        listed = {one.name: _digest(one.read_bytes()) for one in sorted(path.iterdir())}
-        return _digest(json.dumps(listed).encode())
-    return _digest(path.read_bytes()) if path.is_absolute() and path.is_file() else written
-
-
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()
+        listed = {one.name: wire.digest(one.read_bytes()) for one in sorted(path.iterdir())}
+        return wire.digest(json.dumps(listed).encode())
+    return wire.digest(path.read_bytes()) if path.is_absolute() and path.is_file() else written
 
 
 class Sweep:
@@ -279,7 +275,7 @@ class Sweep:
 def digests(folder: Path) -> dict[str, str]:
     """Return the digest of each file of a cell by its path, without the list of them."""
     return {
-        str(path.relative_to(folder)): _digest(path.read_bytes())
+        str(path.relative_to(folder)): wire.digest(path.read_bytes())
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in (DIGESTS, CONTENTS)
     }
@@ -385,7 +381,6 @@ def _fault(cell: Cell, out: Path, attacked: bool) -> str:
 
 
 def _run(cell: Cell, output: Output, attacked: bool) -> None:
-    """Run a cell and write its factors and figures."""
     study, before = cell.study, perf_counter()
     _reset_memory()
     prepared = simulation.prepare(study)

@@ -64,7 +64,7 @@ def utility(policy: Policy, schema: Schema) -> Utility | None:
 def told(found: Utility | None, policy: Policy, schema: Schema, owners: int) -> str:
     """Format what a budget leaves, one owner's figures and, if known, of all owners together."""
     if found is None:
-        return f"{policy.name}: no budget, so no noise to speak of"
+        return f"{policy.name}: no budget, so no errors to state"
     sizes = "".join(f"{size:>12,}" for size in RECORDS)
     labels = {
         c.name: f"{c.name}, {measured(c.bounds[0], 6)} to {measured(c.bounds[1], 6)}"
@@ -72,9 +72,9 @@ def told(found: Utility | None, policy: Policy, schema: Schema, owners: int) -> 
         if c.numeric
     }
     wide = max([24, *map(len, labels.values())])
-    split = f"split equally over {1 + len(schema.columns)} questions"
+    split = f"split equally over {1 + len(schema.columns)} queries"
     lines = [
-        f"  the budget on counts and means alone, {split}: standard deviation of the noise at one owner",
+        f"  the whole budget on counts and means alone, {split}: standard deviation of the noise at one owner",
         f"    {'number of records':{wide}} {measured(found.count, 3):>12}",
     ]
     if found.shares:

@@ -23,8 +23,8 @@ from privfed.tables.partition import FEWEST, by_column
 from privfed.tables.schema import Schema
 
 NOTE = (
-    "a simulation scored with the truth, not publishable for real data: over those, the folds' "
-    "losses would add up, and each score would be a question with a price"
+    "a simulation measured on the data themselves, not publishable for real data: there, the folds' privacy "
+    "losses would add up, and each score would be a query with a cost of its own"
 )
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from privfed.errors import SchemaError, no_column, number_of
 from privfed.tables.csv_text import comma_remedy
@@ -86,14 +87,16 @@ class Records:
         return cls(schema, x, y, _people(frame, individual, where), outside)
 
     @classmethod
-    def from_array(cls, array: np.ndarray, schema: Schema) -> Records:
+    def from_array(cls, array: ArrayLike, schema: Schema) -> Records:
         """Encode features, shape (records, features), in the schema's order, without its target.
 
-        In a numeric array categories are codes from 0; text is read like a table's cells. SchemaError: wrong shape, no
-        integer code of a category, or see :meth:`from_frame`.
+        In a numeric array categories are codes from 0; text, and lists with text, are read like a table's cells.
+        SchemaError: wrong shape, no integer code of a category, or see :meth:`from_frame`.
         """
-        features = Schema(schema.features)
-        array = np.asarray(array)
+        features, given = Schema(schema.features), array
+        array = np.asarray(given)
+        if array.dtype.kind in "US" and not isinstance(given, np.ndarray):
+            array = np.asarray(given, object)  # numbers beside texts stay what they are
         if array.ndim != 2 or array.shape[1] != len(schema.features):
             raise SchemaError(
                 f"an array needs two dimensions and {len(schema.features)} columns: "

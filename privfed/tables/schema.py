@@ -6,6 +6,7 @@ Bounds come from here and never silently from data: bounds inferred from records
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +66,9 @@ class Column:
             raise SchemaError(f"column {self.name!r}: fill must be one of its categories")
 
     def _check_bounds(self) -> None:
+        for name in ("lower", "upper", "fill"):  # NumPy's numbers are no plain data
+            if isinstance(given := getattr(self, name), np.generic):
+                object.__setattr__(self, name, given.item())
         lower, upper = self.lower, self.upper
         if lower is None or upper is None:
             raise SchemaError(f"column {self.name!r}: write lower = ... and upper = ...")
@@ -251,9 +255,12 @@ class Schema(InToml):
 DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
 
 
+_READ = re.compile(r"[<>={},]|[;:] | and ")  #: What names stand between in rules, lists and sets
+
+
 def shown(name: str) -> str:
-    """Format a name or category: quoted if it would be invisible or break the line."""
-    plain = name == name.strip() and name.isprintable()
+    """Format a name or category: quoted if it would be invisible, break the line, or read as more than a name."""
+    plain = name == name.strip() and name.isprintable() and not _READ.search(name)
     return name if name and plain else json.dumps(name, ensure_ascii=not name.isprintable())
 
 

@@ -203,7 +203,6 @@ def _readable(path: Path, where: str, text: Text) -> Iterator[None]:
 
 
 def _sheet(path: Path, **options: Any) -> pd.DataFrame:
-    """Read the first sheet of an Excel file."""
     try:
         sheet: pd.DataFrame = pd.read_excel(path, engine="openpyxl", **options)
     except ImportError:

@@ -5,7 +5,8 @@ loss, and of Gaussian noise, which a zCDP loss may be.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -13,8 +14,8 @@ from functools import reduce
 import numpy as np
 from scipy import stats
 
-from privfed.errors import UnsupportedLoss
-from privfed.privacy.accountant import Accountant, Amount, Budget
+from privfed.errors import PolicyError, UnsupportedLoss
+from privfed.privacy.accountant import STATED, Accountant, Amount, Budget
 from privfed.privacy.conversion import gaussian_delta
 from privfed.privacy.loss import Loss
 from privfed.testing.conformance import Check, checks_of, run_checks
@@ -30,6 +31,9 @@ LOSSES = (
 )
 #: How often a loss is composed with itself where guarantees are held against the truth.
 TIMES = (1, 2, 10, 100)
+STOPPED = Fraction(
+    1, 100
+)  #: Where figures told at any moment are tried, too: chance is large enough to show
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,16 @@ class AccountantCase:
         return reduce(self.accountant.add, losses, self.accountant.nothing)
 
     def guaranteed(self, loss: Loss) -> Iterator[tuple[int, float, float]]:
-        """The guarantee of a loss composed with itself: times, epsilon, delta; none if refused."""
+        """The guarantees of a loss composed with itself: times, epsilon, delta; none if refused.
+
+        At the budget's delta, and at 0, where an accountant may have none (PolicyError).
+        """
         for times in TIMES if self.amount(loss) is not None else ():
             total = self.total(*[loss] * times)
-            epsilon, delta = self.accountant.guarantee(total, self.budget.delta)
-            yield times, float(epsilon), float(delta)
+            for asked in {Fraction(0), self.budget.delta}:
+                with nullcontext() if asked else suppress(PolicyError):
+                    epsilon, delta = self.accountant.guarantee(total, asked)
+                    yield times, float(epsilon), float(delta)
 
 
 def check_accountant(
@@ -152,22 +161,50 @@ def check_what_is_left(case: AccountantCase) -> None:
 
 
 def check_any_moment(case: AccountantCase) -> None:
-    """A total that is told at any moment is the plain sum of epsilons, or there is an odometer.
+    """What is told of a running total is true at whatever moment a server stops by what it saw.
 
-    Whoever stops when it likes may stop because of what it saw, and of a total at such a moment no better
-    composition holds by itself (Rogers et al. 2016).
+    At such a moment no better composition than the plain sum of epsilons holds by itself (Rogers et al. 2016).
+    Of randomized responses the best rule for stopping is found; other losses need an odometer.
     """
     own = type(case.accountant).odometer is not Accountant.odometer
     for loss in (each for each in case.composed() if not each.delta):
-        total = case.total(*[loss] * TIMES[-1])
         for budget in (case.budget, None):
-            told = case.accountant.stated(total, budget)
+            told = case.accountant.stated(case.total(*[loss] * TIMES[-1]), budget)
             assert isinstance(told.epsilon, Fraction) and told.epsilon >= 0
-        plain = TIMES[-1] * loss.epsilon if loss.epsilon is not None else None
-        assert own or (plain is not None and told.epsilon >= plain), (
-            f"states {float(told.epsilon):.4g} of {TIMES[-1]} releases that may depend on each other: "
-            "write odometer(total, delta, fixed), such as that of privfed.accountants.zcdp"
-        )
+        stopped = loss.epsilon is not None and _stopped(case, loss)
+        if stopped or not (own or loss.epsilon is not None):
+            raise AssertionError(
+                f"states {float(told.epsilon):.4g} of {TIMES[-1]} releases that may depend on each other{stopped or ''}: "
+                "write odometer(total, delta, fixed), such as that of privfed.accountants.zcdp"
+            )
+
+
+def _stopped(case: AccountantCase, loss: Loss) -> str:
+    """By how much a running total of randomized responses exceeds its delta, in words; or nothing."""
+    totals = [case.total(*[loss] * times) for times in range(1, TIMES[-1] + 1)]
+    for fixed in ((), (case.accountant.ceiling(case.budget),)):
+        for asked in {case.budget.delta or STATED, STOPPED}:
+            told = [case.accountant.odometer(total, asked, fixed) for total in totals]
+            most = float(max(asked, *(delta for _, delta in told)))
+            found = stopped_delta(float(loss.epsilon or 0), [float(epsilon) for epsilon, _ in told])
+            if found > most * (1 + 1e-6) + 1e-12:
+                return f", and of some rule for stopping is untrue at delta {found:.4g}, where {most:.4g} is told"
+    return ""
+
+
+def stopped_delta(each: float, told: Sequence[float]) -> float:
+    """The least delta at which epsilons told after 1, 2, ... randomized responses hold, whenever a server stops.
+
+    E max(0, 1 - exp(told - loss)) under the best rule for stopping, which is found from the end.
+    """
+    truth, gains = 1 / (1 + math.exp(-each)), [np.zeros(1)]
+    for times, epsilon in enumerate(told, 1):
+        loss = each * (2 * np.arange(times + 1) - times)
+        gains.append(-np.expm1(np.minimum(epsilon - loss, 0)))
+    best = gains.pop()
+    for gain in reversed(gains):
+        best = np.maximum(gain, (1 - truth) * best[:-1] + truth * best[1:])
+    return float(best[0])
 
 
 def responses_delta(each: float, times: int, epsilon: float) -> float:

@@ -54,7 +54,9 @@ class LearnerCase:
     def fitted_anew(self, policy: Policy) -> Fitted:
         """Another clone fitted to another federation."""
         federation = self.federate(policy)
-        return self.fresh().fit(federation), federation
+        fitted = self.fresh().fit(federation)
+        assert isinstance(fitted, FederatedLearner), f"fit gives {fitted!r}; write return self"
+        return fitted, federation
 
     def fresh(self) -> FederatedLearner:
         """An unfitted clone; its own randomness gets a seed, as scikit-learn's checks give one."""
@@ -141,6 +143,14 @@ def check_predictions(case: LearnerCase) -> None:
     assert predicted.shape[0] == len(case.x)
     assert not pd.isna(predicted).any()
     assert np.array_equal(predicted, learner.predict(case.x.copy()))
+    if is_classifier(learner):
+        chances = np.asarray(learner.predict_proba(case.x))
+        assert chances.shape == (len(case.x), len(learner.classes_)), (
+            "one probability for each class"
+        )
+        assert (chances >= 0).all() and np.allclose(chances.sum(axis=1), 1), (
+            "probabilities add up to 1"
+        )
 
 
 def check_manners(case: LearnerCase) -> None:

@@ -11,14 +11,14 @@ import numpy as np
 from privfed.attacks.roc import clopper_pearson
 from privfed.audits.groups import audit_group
 from privfed.audits.test_statistics import learned_ratio
-from privfed.errors import PluginError
-from privfed.owner.opendp_maps import checked
+from privfed.errors import PluginError, number_of
+from privfed.owner.opendp_maps import TOLERANCE, checked
 from privfed.privacy.conversion import to_epsilon
 from privfed.privacy.laws import Law
 from privfed.privacy.loss import Loss
 from privfed.privacy.mechanism import BoundedPart, Mechanism, Protected, Protection, spreads
 from privfed.privacy.noise import Noise, TestNoise
-from privfed.questions.exact import Number, exact
+from privfed.questions.exact import Number, apart, exact
 from privfed.questions.part import GRID, Bound, Part, PartType
 from privfed.testing.conformance import Check, checks_of, run_checks
 
@@ -126,14 +126,24 @@ def check_cost_repeats(bench: MechanismCase) -> None:
 
 
 def check_currency(bench: MechanismCase) -> None:
-    """What is spent in the mechanism's currency is what is charged, no less."""
+    """What is spent in the mechanism's currency is what is charged, no less, and no more than its ``dearest``."""
     for group in bench.supported():
-        loss = bench.price(group).loss
+        loss, most = bench.price(group).loss, bench.mechanism.dearest(bench.spend)
+        assert not (told := _dearer(loss, most)), f"{told}, which dearest leaves out"
         if bench.mechanism.currency is None:
             assert loss == bench.mechanism.price(group, 2 * bench.spend).loss
             continue
         charged = getattr(loss, bench.mechanism.currency)
         assert charged is not None and charged >= bench.spend
+
+
+def _dearer(loss: Loss, most: Loss | None) -> str:
+    """By which statement a loss exceeds what is to dominate it, in words; or nothing."""
+    for name in ("epsilon", "rho", "delta") if most is not None and most.finite else ():
+        own, bound = getattr(loss, name), getattr(most, name)
+        if bound is not None and (own is None or own > bound * (1 + Fraction(TOLERANCE))):
+            return f"a release may have {name} {own if own is None else apart(float(own), float(bound))}"
+    return ""
 
 
 def check_shapes(bench: MechanismCase) -> None:
@@ -186,9 +196,10 @@ def check_scale_is_exact(bench: MechanismCase) -> None:
 
 
 def check_law_is_kept(bench: MechanismCase) -> None:
-    """The noise drawn has the published deviation, within 6 % (some six standard errors).
+    """The noise drawn has the published deviation, within 6 % (some six standard errors), and distribution.
 
     Drawn as the core draws it, before ``finish`` changes it; by a mechanism's own ``protect``, as released.
+    The share of draws up to any point errs by no more than chance lets it (Massart 1990).
     """
     kind = type(bench.mechanism)
     for group in audited(bench):
@@ -198,7 +209,25 @@ def check_law_is_kept(bench: MechanismCase) -> None:
             else:
                 drawn = bench.protect(exact_cells(group, 0), group)[name].data
             found = float(np.asarray(drawn, dtype=float).std())
-            assert abs(found / law.std - 1) < 0.06, f"{law}: drawn {found:.4g}, not {law.std:.4g}"
+            assert abs(found / law.std - 1) < 0.06, f"{law}: drawn {apart(found, law.std)}"
+            _check_shape(law, np.asarray(drawn, dtype=float))
+
+
+def _check_shape(law: Law, drawn: np.ndarray) -> None:
+    points = law.window
+    if points[-1] - points[0] >= points.size:
+        return  # too wide a law for every point
+    mass = np.exp(law.log_mass(points))
+    assert abs(mass.sum() - 1) < 1e-6, (
+        f"{law}: the probabilities of log_mass add up to {apart(mass.sum(), 1)}"
+    )
+    share = np.searchsorted(np.sort(drawn), points, side="right") / drawn.size
+    apart_at = np.abs(share - mass.cumsum())
+    worst = int(apart_at.argmax())
+    assert apart_at[worst] < math.sqrt(math.log(2 / LEVEL) / 2 / drawn.size), (
+        f"{law}: {100 * share[worst]:.1f} % of draws are at most {points[worst]}, and "
+        f"{100 * mass[: worst + 1].sum():.1f} % by log_mass"
+    )
 
 
 def check_audit(bench: MechanismCase) -> None:
@@ -239,7 +268,7 @@ def check_all_cells(bench: MechanismCase) -> None:
         if bench.mechanism.supports(group) and (priced := bench.price(group)).loss.finite:
             for moved, step in spreads(bound, cells):
                 shift = step * (np.arange(cells) < moved)
-                _check_shift(bench, priced, shift, f"{moved} cells moved by {step}")
+                _check_shift(bench, priced, shift, f"{number_of(moved, 'cell')} moved by {step}")
 
 
 def _check_shift(bench: MechanismCase, priced: Protection, shift: np.ndarray, move: str) -> None:

@@ -115,7 +115,6 @@ class Redaction:
         return found[1][:kept] + (REDACTED if kept < len(found[1]) else "") + "..."
 
     def _behind(self, found: re.Match[str]) -> str:
-        """The same behind it."""
         gone = _beginning(found[1][::-1], self._begun[1])
         return "..." + (REDACTED if gone else "") + found[1][gone:]
 

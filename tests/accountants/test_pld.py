@@ -63,11 +63,11 @@ def test_counts_under_laplace_noise_agree_with_the_reference(delta: float) -> No
 
 def test_gaussians_add_up_in_squares() -> None:
     """Composition of Gaussians is Gaussian: the analytic formula."""
-    ours = pld.delta_at([gaussian(0.1)] * 25 + [gaussian(0.3)] * 10, 2.0)
     mu = math.sqrt(25 * 0.01 + 10 * 0.09)
-    exact = GaussianPair(mu).curve(np.array([2.0]))[0]
-    assert ours == pytest.approx(exact, rel=0.01)
-    assert ours >= exact * (1 - 1e-9)
+    exact = float(GaussianPair(mu).curve(np.array([2.0]))[0])
+    ours = pld.epsilon_at([gaussian(0.1)] * 25 + [gaussian(0.3)] * 10, exact)
+    assert ours == pytest.approx(2.0, rel=0.01)
+    assert ours >= 2.0 * (1 - 1e-9)
 
 
 def test_randomized_responses_are_not_forgotten() -> None:
@@ -222,7 +222,6 @@ def test_without_a_bound_on_what_may_be_asked_the_filters_figure_stands() -> Non
 def test_nothing_costs_nothing() -> None:
     """No releases, or free ones."""
     assert pld.epsilon_at([], 1e-6) == pld.epsilon_at([Loss.free()], 1e-6) == 0.0
-    assert pld.delta_at([], 1.0) == 0.0
     assert rdp.epsilon_at([], 1e-6) == rdp.epsilon_at([Loss.free()], 1e-6) == 0.0
 
 
@@ -291,6 +290,7 @@ def test_a_charge_beyond_what_was_allowed_keeps_the_filters_figure() -> None:
     kind, small = allowed(Loss.pure("0.1"), times=2), Loss.pure("0.1").to_dict()
     begun = SimpleNamespace(event="policy", body={})
     dear = Loss.pure("0.2").to_dict()
+    failing = Loss(Fraction(1, 10), delta=Fraction(1, 1000)).to_dict()
 
     def figure(*bodies: dict[str, Any]) -> str:
         rows = [SimpleNamespace(event="reserved", body=body) for body in bodies]
@@ -298,6 +298,7 @@ def test_a_charge_beyond_what_was_allowed_keeps_the_filters_figure() -> None:
 
     fine = {"kind": "kind", "loss": small}
     assert figure(fine, fine) == pld.PLANNED
+    assert figure({"kind": "kind", "loss": failing}) != pld.PLANNED
     for wrong in ({"kind": "other", "loss": small}, {"kind": "kind", "loss": dear}):
         assert figure(fine, wrong) == pld.ADAPTIVE
     assert figure(fine, fine, fine) == pld.ADAPTIVE

@@ -341,7 +341,7 @@ def test_clients_of_too_many_records_are_told() -> None:
     owners = {"c0": table(60, 0), "c1": table(20, 1), "c2": table(20, 2)}
     transcript = released([WIDE], owners, "open", None)
     found, *_ = CandidateInference(unknown=[""], max_candidates=50).run(transcript, owners, SCHEMA)
-    assert found.partial.startswith("1 of 3 clients has more records than a list takes; max_can")
+    assert found.partial.startswith("1 of 3 clients has more records than fit a list; max_can")
     assert found.detail["lists"] == 2
     nobody, *_ = CandidateInference(unknown=[""], max_candidates=10).run(transcript, owners, SCHEMA)
     assert nobody.value == 0 and nobody.partial.startswith("3 of 3 clients")

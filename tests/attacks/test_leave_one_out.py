@@ -143,7 +143,7 @@ def test_scores_of_an_unknown_half_tell_on_whom_they_are(attack) -> None:  # typ
     assert found.low > 0.6 and found.severity == "some"
 
 
-@pytest.mark.parametrize(("query", "why"), [(Median(), "held out"), (Chance(), "one draw")])
+@pytest.mark.parametrize(("query", "why"), [(Median(), "held out"), (Chance(), "drawn only once")])
 def test_a_single_owner_with_nobody_beside_it_is_not_looked_at(attack, query, why) -> None:  # type: ignore[no-untyped-def]
     """Nothing to compare with is no pass."""
     found = attack(query, 1)

@@ -163,7 +163,7 @@ def test_few_strangers_link_nobody_by_chance(strangers: int) -> None:
     outsiders = RuleIndex.indexed(BOOKS.grammar, strangers, few)
     found = attack(Transcript(tuple(entries)), strangers=outsiders)[LINKED]
     assert found.severity == "none" and found.baseline == 1 / (1 + strangers)
-    assert found.detail["note"].endswith(f"by chance one in {1 + strangers} is linked")
+    assert found.detail["note"].endswith(f"one in {1 + strangers} is linked by chance")
     told = attack(asked("levels", "8"), strangers=outsiders)[LINKED]
     assert told.severity == "some" and told.value > 0.95
 

@@ -247,7 +247,7 @@ def test_a_draw_whose_law_is_not_named_convicts_nobody_either() -> None:
     owners = {"one": table(10, 1), "two": table(10, 2)}
     transcript = unnamed(released(QUERIES[0], owners, "laplace", "1"), QUERIES[0].kind)
     (found,) = Membership().run(transcript, owners, SCHEMA)
-    assert found.metric.endswith("by numbers with noise that nobody named")
+    assert found.metric.endswith("by noisy numbers of undeclared meaning")
     assert found.limit == ""
 
 
@@ -354,7 +354,7 @@ def test_exact_numbers_beside_noise_that_nobody_named_are_proofs_still() -> None
     exact, drawn = Membership().run(unnamed(Transcript((*noisy, *open_)), kind), owners, SCHEMA)
     assert exact.metric.endswith("by exact numbers") and exact.value == 1.0
     assert exact.severity == "some" and exact.releases == (other,)
-    assert drawn.metric.endswith("by numbers with noise that nobody named")
+    assert drawn.metric.endswith("by noisy numbers of undeclared meaning")
     assert drawn.severity == "none" and drawn.releases == (kind,)
     (alone,) = Membership().run(unnamed(Transcript((*open_, *noisy)), kind), owners, SCHEMA)
     assert alone.releases == (other,)  # which told all apart, so that nothing else was read
@@ -398,8 +398,8 @@ def test_a_single_owner_s_records_are_compared_with_those_held_out() -> None:
     assert (found.detail["members"], found.detail["outsiders"]) == (10, 10)
     noisy = released(QUERIES[0], owners, "laplace", "1")
     for transcript, truth, why in (
-        (exact, owners, "no records held out"),
-        (noisy, {**owners, **held}, "are one draw"),
+        (exact, owners, "none are held out"),
+        (noisy, {**owners, **held}, "drawn only once"),
     ):
         (blind,) = Membership().run(transcript, truth, SCHEMA)
         assert blind.state == "not looked" and why in blind.why_not

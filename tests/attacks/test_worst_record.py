@@ -118,7 +118,7 @@ def test_what_no_search_finds_is_not_said_not_to_be_there(monkeypatch: pytest.Mo
         plugins, "available", lambda g, own=plugins.available: {**own(g), Needle.kind: None}
     )
     worst, _ = WorstRecord().run(ask(Needle(100), "gaussian", "1/2").transcript(), None, SCHEMA)
-    assert worst.value == pytest.approx(0.08) and "that was found" in worst.detail["note"]
+    assert worst.value == pytest.approx(0.08) and "records found reach" in worst.detail["note"]
 
 
 @pytest.mark.parametrize(("bound", "severity"), [(8, "none"), (6, "breach")])

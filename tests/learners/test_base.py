@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
 from privfed import Budget, Column, Guard, Policy, Schema
-from privfed.errors import InputError, PolicyError, SchemaError
+from privfed.errors import InputError, Note, PolicyError, SchemaError
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
@@ -42,6 +42,55 @@ def test_kinds(name: str) -> None:
         check_is_fitted(learner)
     with pytest.raises(NotFittedError):
         learner.predict(X)
+
+
+def test_a_client_for_each_row_is_one_that_took_part() -> None:
+    """One model serves all; a stranger is named alone, however many rows there are."""
+    names = FRAME["hospital"].tolist()
+    for kind, schema in ((RuleFitClassifier, BINARY), (FuzzyTreeRegressor, NUMERIC)):
+        learner = kind()
+        learner.fit(gates(FRAME, learner.private(4), schema))
+        assert np.array_equal(learner.predict(X, client=names), learner.predict(X))
+        with pytest.raises(
+            InputError, match=r"^no client 'Z' took part; those that did are \w, \w, \w$"
+        ):
+            learner.predict(X, client=[*names[:-1], "Z"])
+        with pytest.raises(InputError, match="one for each of the 300 rows"):
+            learner.predict(X, client=names[:-1])
+        with pytest.raises(InputError, match="no client 'Z'"):
+            learner.predict(X[:0], client="Z")
+
+
+def test_a_fitted_model_is_not_told_to_be_unfitted() -> None:
+    """What it has not is no attribute of it; before, nobody can tell."""
+    learner = FedAvgLogistic()
+    with pytest.raises(NotFittedError):
+        _ = learner.feature_importances_
+    learner.fit(gates(FRAME, learner.published()))
+    with pytest.raises(AttributeError, match="no attribute 'feature_importances_'") as told:
+        _ = learner.feature_importances_
+    assert not isinstance(told.value, NotFittedError)
+    with pytest.raises(InputError, match=r"has no picture$"):
+        learner.plot()
+
+
+@pytest.mark.parametrize("low", [-40, 0.1])
+def test_a_logarithm_is_advised_where_there_is_one(low: float) -> None:
+    """Not of a target whose public bounds let it be negative."""
+    learner = RuleFitRegressor()
+    learner.schema_ = Schema(NUMERIC.features, Column("days", "number", low, 400))
+    learner.target_limits_ = 1.0, 4.0
+    with pytest.warns(Note, match="score within the limits and beyond them apart") as told:
+        learner._note_limits()
+    assert ("logarithm" in str(told[0].message)) == (low > 0)
+
+
+def test_lists_of_numbers_beside_texts_are_read_to_the_last_digit() -> None:
+    """As a table of the same cells."""
+    learner = RuleFitRegressor(random_state=0)
+    learner.fit(gates(FRAME, learner.private(4), NUMERIC))
+    rows: Any = X.to_numpy(object).tolist()
+    assert np.array_equal(learner.predict(rows), learner.predict(X))
 
 
 @pytest.mark.parametrize("bounds", [(0, 1e-12), (0, 1e12), (1e9, 1e9 + 10)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import matplotlib._pylab_helpers as pyplot_state
@@ -148,6 +149,42 @@ def test_names_are_drawn_as_they_are_written() -> None:
     assert axes.get_ylabel().count("\n") >= 2
 
 
+def test_pictures_say_what_their_lines_and_bands_are() -> None:
+    """Intervals where there are some, and their level beside its per cent; none where there are none."""
+    column = Column("x", "number", 0, 1)
+    told = bars(None, ["a"], np.ones(1), "b", np.array([[0.5, 2]])).get_xlabel()
+    assert told == "b, with 90 % intervals"
+    band = {"c": np.zeros((POINTS, 2))}
+    assert (
+        shape(None, column, {"c": np.ones(POINTS)}, "y", band).get_ylabel() == "y, with 90 % band"
+    )
+    assert shape(None, column, {"c": np.ones(POINTS)}, "y", {}).get_ylabel() == "y"
+    assert "adds to log-odds of died = 1, with" in fitted("rules").plot().get_xlabel()
+    assert "90 %" in bars(None, ["a"], np.ones(1), "a" * 66, np.ones((1, 2))).get_xlabel()
+
+
+def test_nothing_is_cut_off_or_covered() -> None:
+    """A long label, numbers of six digits and curves' names lie on the figure, beside each other and off the curves."""
+    names, values = ["a long condition of a rule " * 2] * 3, np.array([-1e5, 5e4, 1.5e5])
+    axes = bars(None, names, values, "adds to the target, which has a long name, in its unit")
+    curves = {f"class {k}": np.linspace(0, k, POINTS) for k in range(40)}
+    several = shape(None, Column("x", "number", 0, 1), curves, "y")
+    for one in (axes, several):
+        figure = one.get_figure(root=True)
+        assert figure is not None
+        figure.draw_without_rendering()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    label = axes.xaxis.label.get_window_extent()
+    assert label.x0 >= 0 and label.x1 <= figure.bbox.x1 + 1
+    ticks = [one.get_window_extent() for one in axes.get_xticklabels()]
+    assert all(a.x1 < b.x0 for a, b in pairwise(ticks))
+    legend, figure = several.get_legend(), several.get_figure(root=True)
+    assert legend is not None and figure is not None
+    box = legend.get_window_extent()
+    assert box.x0 >= several.get_window_extent().x1 and box.y0 >= 0 and box.y1 <= figure.bbox.y1
+
+
 def test_what_cannot_be_drawn_says_so() -> None:
     """Unknown features, and pictures that a model does not have."""
     with pytest.raises(SchemaError, match="agee"):
@@ -165,13 +202,14 @@ def test_notebooks_show_fitted_models() -> None:
     assert shown.startswith('<figure><svg style="max-width:100%;') and "GCS &gt;= 15" in shown
     assert "<figure>" not in RuleFitClassifier()._repr_html_()
     personal = fitted("personal")._repr_html_()
-    assert "<figure>" not in personal and "those here: A, B, C" in personal
+    assert "<figure>" not in personal and "those read: A, B, C" in personal
     assert "&lt;b&gt;" in html_of(fitted("forest").plot(), "x", "<b>")
 
 
 def test_long_sentences_of_a_model_are_broken_on_pages_and_rows_of_tables_are_not() -> None:
     """A page scrolled sideways to read what the coefficients add to."""
     row = "age is 3" + " " * 120 + "1.5"
-    text = html_of(fitted("forest").plot(), "x", "to be read " * 20 + "\n" + row).split("<pre>")[1]
+    page = html_of(fitted("forest").plot(), "x", "to be read " * 20 + "\n" + row)
+    text = page.split('<pre style="overflow-x:auto">')[1]  # a long row scrolls by itself
     first, second, *_, last = text.removesuffix("</pre>").split("\n")
     assert max(len(first), len(second)) <= 100 and second.startswith("    ") and last == row

@@ -241,7 +241,7 @@ def test_a_price_says_whether_anything_fits(
     assert status(["price", str(write_study(dear))]) == BAD_INPUT
     printed, error = capsys.readouterr()
     assert "DOES NOT FIT: fuzzy_tree.level 300 % of epsilon 1, of which 1 remains" in printed
-    assert "(of its epsilon 300 % is asked, 100 % remains)" in printed
+    assert "(it needs 300 % of the budget's epsilon, and 100 % remains)" in printed
     assert "no policy fits its budget" in error
     assert status(["price", str(tmp_path / "study.toml"), "--epsilon", "2"]) == FINE
     assert "own: at most epsilon 2, of a budget of epsilon 2" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +218,18 @@ def test_plugins_of_one_group_say_what_each_is(capsys: pytest.CaptureFixture[str
     assert any(line.endswith("A federated random forest for classes.") for line in printed)
     assert status(["plugins", "learner"]) == BAD_INPUT
     assert "the groups are laws, mechanisms" in capsys.readouterr().err
+
+
+def test_a_plugin_that_cannot_be_loaded_is_listed_with_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stood there as all others do, without a word."""
+    known = plugins.available("attacks")
+    gone = EntryPoint("gone", "no_such_module:Gone", "privfed.attacks")
+    monkeypatch.setattr(plugins, "available", lambda group: {**known, "gone": gone})
+    assert status(["plugins", "attacks"]) == FINE
+    (line,) = (row for row in capsys.readouterr().out.splitlines() if row.startswith("  gone"))
+    assert "cannot be loaded: No module named 'no_such_module'" in line
 
 
 def test_plugins_lists_every_group(capsys: pytest.CaptureFixture[str]) -> None:

@@ -360,7 +360,7 @@ def test_attacks_read_what_their_own_study_released(
     assert len(Output.opened(tmp_path / "two").transcript("private")) == 2 * EACH
     report = json.loads((tmp_path / "two" / "report.json").read_text())
     assert report["policies"][0]["released"] == 2 * 2 * EACH
-    assert report["ledgers"].startswith("persistent: one file per data owner in")
+    assert report["ledgers"].startswith("persistent, one file per data owner in")
     assert "These ledgers are persistent" in (tmp_path / "two" / "report.html").read_text()
 
 

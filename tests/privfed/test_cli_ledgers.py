@@ -39,7 +39,7 @@ def test_ledger_shows_exports_and_sums(finished: Path, capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert re.search(r"private +north +everything +\d+ +0 +100 % +4 +4 +1e-05", printed)
     assert re.search(r"published +north +everything.* - +no bound +- +- ", printed)
-    assert printed.count("left under private, of ") == 1
+    assert printed.count("budget remaining under private, for ") == 1
     assert status(["ledger", "budget", str(finished), "--by", "kind"]) == FINE
     assert "fuzzy_tree.leaves" in capsys.readouterr().out
 

@@ -21,7 +21,8 @@ from privfed import LocalDisclosure
 from privfed.accountants import pld, rdp
 from privfed.attacks.roc import discrete
 from privfed.attacks.worst_record import WorstRecord
-from privfed.exchange.messages import Reason, Release, Request
+from privfed.errors import PluginError
+from privfed.exchange.messages import Failure, Reason, Release, Request
 from privfed.extend import (
     Bound,
     BoundedPart,
@@ -61,6 +62,7 @@ from privfed.testing.check_mechanism import (
     check_mechanism,
     groups,
 )
+from privfed.testing.queries import Histogram
 from tests.asked_gate import reason, reply
 from tests.own_law import (
     FALSE,
@@ -145,7 +147,7 @@ def test_a_law_of_ones_own_goes_from_price_to_page(tmp_path: Path) -> None:
     account = read(own.policy, {"own": Ledger(tmp_path / "own.db", "own")}, {})
     account = replace(account, clients=tuple(replace(c, secure=True) for c in account.clients))
     report = Report(Study.built_in(), (PolicyReport(account),))
-    assert f"This stands {WORD}." in page(report)
+    assert f"This holds {WORD}." in page(report)
     assert f"epsilon 8 ({WORD})" in summary(report) or WORD in summary(report)
     assert report.to_dict()["policies"][0]["basis"] == WORD
 
@@ -266,6 +268,59 @@ def test_what_the_core_cannot_derive_is_no_finite_cost(
     own = gate(tmp_path, lying())
     assert reason(own, Request.of("1", Spread())) == Reason.UNSOUND
     assert own.ledger.spent(own.accountant).total[0] == 0
+
+
+@pytest.mark.parametrize(
+    "finish",
+    [
+        lambda cells: {name: array.ravel()[:1] for name, array in cells.items()},
+        lambda cells: {name: array * np.nan for name, array in cells.items()},
+        lambda cells: {name: array.astype(str) for name, array in cells.items()},
+        lambda cells: {},
+        lambda cells: None,
+    ],
+)
+def test_what_is_finished_in_another_form_never_leaves(tmp_path: Path, finish: Any) -> None:
+    """One cell in place of four was an answer, and no number was one: it is charged, and the gate is closed."""
+
+    class Finishing(Laplace):
+        name = "finishing"
+
+        def finish(self, noisy: Any, priced: Any) -> Any:
+            return finish(noisy)
+
+    own = gate(tmp_path, Finishing())
+    assert isinstance(reply(own, Request.of("1", Spread())), Failure)
+    assert own.ledger.spent(own.accountant).total[0] == 1
+    assert reason(own, Request.of("2", Spread())) == Reason.CLOSED
+
+
+def test_a_mechanism_has_a_name_and_a_currency_of_its_own(tmp_path: Path) -> None:
+    """By another's name pages and policies would speak of the other; a misspelt currency was told as a false price."""
+
+    class Wider(Laplace):
+        """Without a name of its own it calls itself as its base does."""
+
+    with pytest.raises(PluginError, match="'laplace': another one is installed by this name"):
+        gate(tmp_path, Wider())
+
+    class Misspelt(Laplace):
+        name, currency = "misspelt", "eps"
+
+    with pytest.raises(PluginError, match="'misspelt': currency is 'epsilon', 'rho' or None"):
+        gate(tmp_path, Misspelt())
+
+
+def test_a_question_has_a_kind_of_its_own() -> None:
+    """Of another's kind, attacks and replays would read its answers as answers to the other's question."""
+
+    class Namesake(Histogram):
+        """Of a kind that it inherits."""
+
+    guards = {Histogram.kind: (Guard.of("laplace", spend=1),)}
+    records = Records.from_frame(FRAME, SCHEMA)
+    with pytest.raises(PluginError, match=r"'small\.histogram': another one is installed"):
+        Gate("own", records, Policy(guards), Ledger(), queries=[Namesake])
 
 
 def test_what_an_instance_holds_is_never_called() -> None:

@@ -26,10 +26,9 @@ from privfed.reports.account import (
     KindLine,
     PolicyAccount,
 )
-from privfed.reports.board import answers, chosen
+from privfed.reports.board import answers, board_page, chosen
 from privfed.reports.budget import PolicyReport, Report, findings
 from privfed.reports.charts import timeline
-from privfed.reports.letters import board
 from privfed.reports.page import (
     claim,
     cost,
@@ -130,10 +129,10 @@ def test_why_more_is_spent_so_far_than_a_study_s_own_epsilon_is_said(
 ) -> None:
     """Of all studies, and whenever somebody stops: the two figures stand on one page."""
     text = _page(_policy(_client(block=_block(own))))
-    assert ("so it can exceed this study's own ε" in text) == said
+    assert ("It can therefore exceed this study's own ε" in text) == said
     lasting = _policy(_client(block=_block(own)))
     assert "in all studies so far" in text and "in all studies" not in _page(_policy(_client()))
-    assert "in all studies so far, of" in board(Report(Study.built_in(), (lasting,), "0"))
+    assert "in all studies so far, of" in board_page(Report(Study.built_in(), (lasting,), "0"))
     shown = re.sub(r"<style>.*?</style>|</?(b|code)>", "", text, flags=re.DOTALL)
     shown = re.sub(r"<[^>]+>", " ", shown)
     assert "Spent so far: at most" in shown and not re.search(r"[a-z]{2}\.[A-Z]", shown)
@@ -171,11 +170,11 @@ def test_without_a_tighter_figure_the_page_says_why() -> None:
     text = _page(_policy(_client(tight=own)))
     assert "Tight composition" not in text
     assert "valid whatever the amounts depended on" in text
-    assert "No tighter one follows from how often" in text
+    assert "is answered give no tighter bound" in text
     counts = {"own.kind": (Guard.of("laplace", spend="1"),)}
     endless = _policy(_client(tight=own))
     account = replace(endless.account, policy=replace(endless.account.policy, guards=counts))
-    assert "A tighter one needs a policy that limits" in _page(replace(endless, account=account))
+    assert "A tighter bound needs a policy that limits" in _page(replace(endless, account=account))
 
 
 @pytest.mark.parametrize(("found", "strength"), [(0.5, "safe"), (0.51, "weak"), (0.999, "weak")])
@@ -211,7 +210,7 @@ def test_a_rule_s_epsilon_stands_beside_the_person_s() -> None:
         ("record", "a record was used?", "for each record at each owner"),
         ("rule", "a rule was used?", "for each rule at each owner"),
         ("individual", "a person took part?", "for each person at each owner"),
-        ("client", "a data owner took part?", "for each data owner, whatever later queries are"),
+        ("client", "a data owner took part?", "for each data owner, whatever is asked later"),
     ],
 )
 def test_the_page_speaks_of_the_policy_s_unit(unit: Unit, asked: str, claimed: str) -> None:
@@ -529,7 +528,7 @@ def test_an_attack_without_a_finding_is_not_said_to_read_nothing() -> None:
         _policy(_client()), inapplicable={"membership": "Was this person's record there?"}
     )
     (why,) = alone.attacks.not_looked.values()
-    assert why == "it has nothing to work on here, or nobody to compare with"
+    assert why == "it has nothing to read in these releases, or no records to compare with"
 
 
 def test_the_worst_record_is_not_called_hidden_by_chance() -> None:

@@ -18,7 +18,7 @@ from privfed.privacy.policy import Policy
 from privfed.reports.account import KindLine, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.comparison import NOT_THERE, Line, compared, comparison_lines, comparison_page
-from privfed.reports.letters import BROWSERS
+from privfed.reports.page import BROWSERS
 from privfed.study import Study
 from tests.reported import NOISY, client_of
 

@@ -17,12 +17,10 @@ from privfed.attacks.finding import Finding
 from privfed.audits.sensitivities import NAME as SENSITIVITIES
 from privfed.errors import InputError
 from privfed.privacy.accountant import Budget
-from privfed.reports import letters
-from privfed.reports.board import answers, chosen
+from privfed.reports.board import answers, board_page, chosen
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.letters import BROWSERS, board, regulator, write_pdf
-from privfed.reports.page import verdict
-from privfed.reports.regulator import pyramid
+from privfed.reports.page import BROWSERS, verdict, write_pdf
+from privfed.reports.regulator import pyramid, regulator_page
 from privfed.study import Study
 from privfed.study.choices import AboutChoice
 from tests.reported import EXACT, HAD, NOISY, report_of
@@ -44,12 +42,12 @@ def words(html: str) -> str:
 
 def test_a_board_reads_what_left_the_odds_what_is_left_and_what_to_do() -> None:
     """In this order, with who answers for it above, and what is not covered below."""
-    said = words(board(report(report_of())))
+    said = words(board_page(report(report_of())))
     headings = (
         "Purpose",
-        "What left, and to whom",
+        "What was released, and to whom",
         "How risky",
-        "What is left",
+        "What remains",
         "What to do",
         "What no figure",
     )
@@ -69,14 +67,14 @@ def test_what_owners_released_of_the_models_errors_is_on_the_pages() -> None:
     """With its interval; where the constant lies in it, neither page says that the model is better or worse."""
     policy = replace(report_of(), metrics=EVALUATED)
     whole = replace(report(policy), withheld=True)
-    said = words(board(whole))
+    said = words(board_page(whole))
     assert "Root mean squared error 4.3 (2.1 to 5.7); predicting a constant: 3.9." in said
     assert "whether the model is better is not known" in said and "Do not use the model" not in said
     assert "What attacks achieved: left out" in said
     states = {block.name: block.state for block in pyramid(whole, policy)}
     assert states["Utility"] == "examined"
     worse = replace(policy, metrics=EVALUATED | {"baseline": 2.0})
-    assert "Do not use the model" in words(board(replace(whole, policies=(worse,))))
+    assert "Do not use the model" in words(board_page(replace(whole, policies=(worse,))))
     assert {b.name: b.state for b in pyramid(whole, worse)}["Utility"] == "not met"
 
 
@@ -91,12 +89,12 @@ def test_a_board_reads_of_a_cohort_whom_the_guarantee_does_not_cover() -> None:
         risk=Risk({0.001: 1.0, 0.01: 1.0, 0.1: 1.0}, 1.0, 0.01, 0.5, 1.0),
     )
     account = replace(one.account, policy=replace(one.account.policy, unit="rule"))
-    said = words(board(report(replace(one, account=account))))
+    said = words(board_page(report(replace(one, account=account))))
     assert "Do you hold it? 1 time, with noise" in said and "finds up to all 100 on" in said
     assert "Persons are not protected" in said and "total ε of up to 16 on average" in said
     assert "Persons with several rules: k rules of one person" in said
     assert "3 of 4 valid rules found. Coverage 0.75. Measured" in said and "held out" not in said
-    assert "measured in the simulation, against the truth" in words(regulator(report(one)))
+    assert "measured in the simulation, against the truth" in words(regulator_page(report(one)))
 
 
 def test_an_audit_has_one_figure_on_all_pages() -> None:
@@ -140,13 +138,13 @@ def test_a_remainder_that_no_study_can_use_is_no_room() -> None:
     for part, told in (("0.00002", "less than 1 % is left"), ("0.000001", "nothing is left")):
         total = (accountant.ceiling(budget)[0] * (1 - Fraction(part)), Fraction(0))
         room = accountant.left(total, budget)
-        assert told in words(board(report(report_of(epsilon=8.0, total=total, room=room))))
-    assert "room for a study of epsilon " in words(board(report(report_of())))
+        assert told in words(board_page(report(report_of(epsilon=8.0, total=total, room=room))))
+    assert "room for a study of epsilon " in words(board_page(report(report_of())))
 
 
 def test_what_is_not_stated_is_named() -> None:
     """Both where it should stand, and as something to do."""
-    said = words(board(report(report_of(), about=AboutChoice(purpose="Plan beds"))))
+    said = words(board_page(report(report_of(), about=AboutChoice(purpose="Plan beds"))))
     missing = "controller, contact, legal basis, period, data description, approver"
     assert (
         f"Not stated {missing}" in said
@@ -166,8 +164,8 @@ def test_a_board_is_never_told_that_what_is_open_is_protected() -> None:
     had = replace(
         policy, findings=(replace(HAD, metric="whole records", releases=("small.level",)),)
     )
-    assert answers(report(had), had).verdict == "Not protected: unmodified records left"
-    assert any("Do not let this model" in text for text in said.to_do)
+    assert answers(report(had), had).verdict == "Not protected: unmodified records were released"
+    assert any("Do not pass on this model" in text for text in said.to_do)
 
 
 def test_a_board_decides_on_one_policy() -> None:
@@ -176,9 +174,9 @@ def test_a_board_decides_on_one_policy() -> None:
     account = replace(policy.account, policy=policy.account.policy.renamed("open"))
     both = report(replace(policy, account=account), report_of())
     assert chosen(both).name == "one" and chosen(both, "open").name == "open"
-    assert "Also tried" in words(board(both))
+    assert "Also tried" in words(board_page(both))
     with pytest.raises(InputError, match="no policy 'other'"):
-        board(both, "other")
+        board_page(both, "other")
 
 
 def test_blocks_are_met_by_rule() -> None:
@@ -191,7 +189,7 @@ def test_blocks_are_met_by_rule() -> None:
     assert states["Data security and access control"] == "outside"
     weak = report_of(epsilon=30.0, ceiling=30.0)
     assert {b.name: b.state for b in pyramid(report(weak), weak)}["Privacy parameters"] == "not met"
-    assert "2 of 11 blocks met, 1 not met, 1 examined" in words(regulator(report(report_of())))
+    assert "2 of 11 blocks met, 1 not met, 1 examined" in words(regulator_page(report(report_of())))
 
 
 def test_groups_that_are_reported_are_examined_and_groups_apart_are_not_met() -> None:
@@ -212,7 +210,7 @@ def test_a_board_s_pages_are_two(tmp_path: Path) -> None:
     if not any(map(shutil.which, BROWSERS)) or not shutil.which("pdfinfo"):
         pytest.skip("no browser, or no pdfinfo")
     page, pdf = tmp_path / "board.html", tmp_path / "board.pdf"
-    page.write_text(board(report(report_of())), encoding="utf-8")
+    page.write_text(board_page(report(report_of())), encoding="utf-8")
     write_pdf(page, pdf)
     told = subprocess.run(["pdfinfo", str(pdf)], capture_output=True, text=True, check=True).stdout
     assert int(re.findall(r"Pages:\s+(\d+)", told)[0]) <= 2
@@ -222,6 +220,6 @@ def test_without_a_browser_a_pdf_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With what to do instead."""
-    monkeypatch.setattr(letters, "which", lambda name: None)
+    monkeypatch.setattr("privfed.reports.page.which", lambda name: None)
     with pytest.raises(InputError, match="install Chromium, or open"):
         write_pdf(tmp_path / "board.html", tmp_path / "board.pdf")

@@ -377,15 +377,21 @@ def table(
 
 def told(rows: pd.DataFrame, figures: Sequence[str], setting: str) -> Iterator[Measured]:
     """The figures of each set over splits, and of their mean."""
-    sets = list(dict.fromkeys(rows["set"]))
-    for name in [*sets, *([f"mean of {len(sets)} sets"] if len(sets) > 1 else [])]:
-        own = rows[rows["set"] == name] if name in sets else rows
+    for name, own, single in by_set(rows):
         for figure, learner in ((f, one) for f in figures for one in TOLD[f][1]):
             values = own[own["learner"] == learner].groupby("split")[figure].mean().dropna()
             if len(values):
-                paper = None if name in sets or setting else PAPER.get((learner, figure))
+                paper = None if single or setting else PAPER.get((learner, figure))
                 column = f"{learner}: {TOLD[figure][0]}"
                 yield Measured(f"{name}{setting}", column, paper, values.tolist())
+
+
+def by_set(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, bool]]:
+    """The rows of each set, then of several sets all, as those of their mean; and whether they are one set's."""
+    sets = list(dict.fromkeys(rows["set"]))
+    yield from ((name, rows[rows["set"] == name], True) for name in sets)
+    if len(sets) > 1:
+        yield f"mean of {len(sets)} sets", rows, False
 
 
 def depths(data: Mapping[str, pd.DataFrame], splits: int) -> Iterator[Measured]:
@@ -419,11 +425,8 @@ def depths(data: Mapping[str, pd.DataFrame], splits: int) -> Iterator[Measured]:
         rows += [
             {"set": name, "split": split, "way": way, "gain": gain} for way, gain in found.items()
         ]
-    table, sets = pd.DataFrame(rows), list(data)
-    for name in [*sets, *([f"mean of {len(sets)} sets"] if len(sets) > 1 else [])]:
-        shown = table[table["set"] == name] if name in sets else table
+    for name, shown, single in by_set(pd.DataFrame(rows)):
         for way, paper in DEPTHS.items():
             values = shown[shown["way"] == way].groupby("split")["gain"].mean().tolist()
-            yield Measured(
-                name, f"{way}: gain over own trees, %", None if name in sets else paper, values
-            )
+            figure = f"{way}: gain over own trees, %"
+            yield Measured(name, figure, None if single else paper, values)

@@ -79,7 +79,7 @@ def test_scikit_learn_s_form_predicts_alike(name: str) -> None:
     learner = fitted(name)
     theirs = learner.to_sklearn()
     if isinstance(learner, FedForestClassifier):
-        assert np.allclose(theirs.predict_proba(encoded()), learner.predict_proba(FRAME), atol=1e-6)
+        assert np.allclose(theirs.predict_proba(encoded()), learner.predict_proba(FRAME), atol=1e-9)
         assert np.array_equal(theirs.predict(encoded()), learner.predict(FRAME))
         assert theirs.classes_.tolist() == learner.classes_.tolist()
     else:
@@ -108,6 +108,54 @@ def test_onnx_predicts_alike(name: str) -> None:
         assert np.allclose(
             np.clip(told[0].ravel(), low, high), learner.predict(FRAME), atol=1e-5 * (high - low)
         )
+
+
+@cache
+def far(low: float) -> FedForestRegressor:
+    """A private forest of two numbers, one of whose bounds begin there."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": low + 0.9 * rng.random(2000), "b": rng.random(2000), "c": "one"})
+    frame["y"] = (frame["a"] - low > 0.45) + 0.2 * rng.random(2000)
+    schema = Schema(
+        (Column("a", "number", low, low + 0.9), Column("b", "number", 0, 1)),
+        Column("y", "number", 0, 1.2),
+    )
+    learner = FedForestRegressor(random_state=0)
+    policy = learner.private("16")
+    return learner.fit(
+        LocalDisclosure.from_frame(frame, "y", client="c", schema=schema, policy=policy, seed=1)
+    )
+
+
+def test_exported_trees_send_a_number_at_a_threshold_or_just_below_it_where_ours_do() -> None:
+    """Though their thresholds and values meet as 32-bit floats, by scikit-learn and by ONNX."""
+    learner = far(0.0)
+    model = learner.model_
+    assert isinstance(model, PrivateForest)
+    cuts = np.array(model.model.basis.grid.cuts[0])
+    near = np.concatenate([cuts, np.nextafter(cuts, -np.inf), cuts - 1e-9, cuts + 1e-9])
+    frame = pd.DataFrame({"a": near, "b": 0.5})
+    x, ours = learner.encode(frame), learner.predict(frame)
+    assert np.allclose(x[:, 0], near, rtol=1e-6)
+    low, high = learner.prediction_limits_
+    told = learner.to_sklearn().predict(x)
+    assert np.allclose(np.clip(told, low, high), ours, rtol=0, atol=1e-9)
+    pytest.importorskip("skl2onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(learner.to_onnx().SerializeToString())
+    onnx = session.run(None, {session.get_inputs()[0].name: x.astype(np.float32)})[0].ravel()
+    assert np.allclose(np.clip(onnx, low, high), ours, rtol=0, atol=1e-5)
+
+
+def test_thresholds_between_which_no_32_bit_float_lies_are_not_exported() -> None:
+    """The message says what to subtract; our own trees are read and predict all the same."""
+    learner = far(1e8)
+    with pytest.raises(
+        InputError, match="two thresholds of 'a'; subtract a public number first, 100000000 say"
+    ):
+        learner.to_sklearn()
+    assert not hasattr(learner, "estimators_")
+    assert "a < 100000000.4" in learner.describe(tree=0)
 
 
 def test_a_tree_s_variance_goes_to_its_splits() -> None:
@@ -146,7 +194,7 @@ def test_exported_trees_take_rows_that_are_filled_and_refused_as_predictions_are
     odd.loc[0, "age"], odd.loc[1, "sex"], odd.loc[2, "age"] = np.nan, "unseen", 1e9
     told = learner.to_sklearn().predict_proba(learner.encode(odd))
     assert isinstance(learner, FedForestClassifier)
-    assert np.allclose(told, learner.predict_proba(odd), atol=1e-6)
+    assert np.allclose(told, learner.predict_proba(odd), atol=1e-9)
     odd.loc[0, "GCS"] = np.nan
     for refused in (learner.encode, learner.predict):
         with pytest.raises(SchemaError, match="'GCS' has no value"):
@@ -333,7 +381,8 @@ def test_a_shape_function_of_several_classes_is_a_curve_with_a_band_for_each() -
     assert [line.get_label() for line in axes.lines[:3]] == ["a", "b", "c"] and len(
         axes.collections
     ) == 3
-    assert axes.get_ylabel() == "adds to log-odds of each grade"
+    label = " ".join(axes.get_ylabel().split())
+    assert label == "adds to log-odds of each grade, with 90 % band"
 
 
 def test_a_published_forest_has_no_trees_of_scikit_learn() -> None:

@@ -598,7 +598,7 @@ def test_the_private_way(schema: Schema) -> None:
     assert learner.score(test.drop(columns=["y", "client"]), test["y"]) > 0.8
     assert np.isnan(learner.oob_score_) and learner.client_importance_ == 0
     assert learner.feature_importances_.sum() == pytest.approx(1)
-    assert "how far another record's value of a feature moves" in learner.describe()
+    assert "where a feature has another record's value" in learner.describe()
     again = kind.from_dict(json.loads(json.dumps(learner.to_dict())))
     assert np.array_equal(again.predict(test), learner.predict(test))
     assert np.array_equal(learner.predict(test, client="A"), learner.predict(test))

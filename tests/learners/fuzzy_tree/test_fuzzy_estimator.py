@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -218,6 +219,54 @@ def test_a_printed_equation_predicts_wherever_columns_lie(dose: float, score: fl
     assert f"lie between {low:.15g} and {high:.15g}." in text
 
 
+def test_which_rule_predicts_a_case_is_told_by_the_text_alone() -> None:
+    """The product of degrees between printed peaks over printed means; where no means were released, over halves."""
+    grown: dict[str, Any] = {
+        "scaling": "schema",
+        "max_depth": 2,
+        "n_fuzzy_sets": 3,
+        "min_samples_split": 0.3,
+    }
+    model, frame = FuzzyTreeRegressor(**grown).fit(bare(table(600))), table(100, seed=3)
+    for means in ("rule by rule", "doubled for each condition", ""):
+        if means != "rule by rule":
+            depths = np.array([len(leaf.path) for leaf in model.leaves_])
+            model.mean_activation_ = 0.5 ** (depths if means else np.full(len(depths), 2))
+        text = model.describe()
+        ifs = re.findall(r"^IF (.*) THEN", text, re.MULTILINE)
+        assert {len(one.split(" AND ")) for one in ifs} == {1, 2}
+        (told,) = re.findall(
+            r"^One rule predicts each case: .*next set's\)(.*)\.$", text, re.MULTILINE
+        )
+        assert (means in told) if means else not told
+        over = [1.0] * len(ifs)
+        if means:
+            over = [0.5 ** len(one.split(" AND ")) for one in ifs]
+        if means == "rule by rule":
+            over = [float(one) for one in told.split(means)[1].split(",")]
+        peaks = {
+            name: {one.split(" at ")[0]: float(one.split(" at ")[1]) for one in row.split(", ")}
+            for name, row in re.findall(r"^Sets of (\w+) peak .*: (.*)\.$", text, re.MULTILINE)
+        }
+
+        def degree(condition: str, own: Any, peaks: Any = peaks) -> np.ndarray:
+            name, wanted = condition.split(" is ")
+            order = sorted(peaks[name].values())
+            at = np.eye(len(order))[order.index(peaks[name][wanted])]
+            return np.asarray(np.interp(own[name], order, at))
+
+        strength = [
+            np.prod([degree(each, frame) for each in one.split(" AND ")], axis=0) / mean
+            for one, mean in zip(ifs, over, strict=True)
+        ]
+        assert np.mean(np.argmax(strength, axis=0) == model.apply(frame)) > 0.98
+    model.mean_activation_ = 0.5**depths + 0.01 * np.arange(len(depths))  # one was withheld
+    assert (
+        "over cases that meet the rule (0.5 for each condition where that was withheld), rule by rule"
+        in model.describe()
+    )
+
+
 def test_a_description_names_categories_and_says_where_sets_peak() -> None:
     """In conditions, in equations and in pictures; numbers have their sets' peaks, ends and limits."""
     kinds = Column("kind", "category", categories=("a", "b", ""))
@@ -230,8 +279,11 @@ def test_a_description_names_categories_and_says_where_sets_peak() -> None:
     )
     text = model.fit(fed).describe()
     assert "kind is Low (a, b by 0.5)" in text and 'kind is High (b by 0.5, "")' in text
-    assert 'What counts as what in equations: kind 0 for a, 1 for b, 2 for "".' in text
-    assert "Sets of age peak there and overlap between: Low at 0, Medium at 5, High at 10." in text
+    assert 'Codes in equations: kind 0 for a, 1 for b, 2 for "".' in text
+    assert (
+        "Peaks of the sets of age, which overlap between them: Low at 0, Medium at 5, High at 10."
+        in text
+    )
     assert "dose 0 to 10" in text and "Predictions of score lie between -5 and 25." in text
     assert "is Low (a, b by 0.5)" in {
         one.get_text().replace("\n", " ") for one in model.plot().texts
@@ -250,8 +302,7 @@ def test_equations_count_categories_as_the_scalings_ends_leave_them_apart() -> N
     model.lower_, model.upper_ = np.array([0.9, 0.0, 0.0]), np.array([1.1, 0.01, 10.0])
     equation, told = model.describe().splitlines()[:2]
     assert (
-        told
-        == "What counts as what in equations: kind 0 for a, 1 for b, 2 for c; falls 0 up to 0, 1 from 1 on."
+        told == "Codes in equations: kind 0 for a, 1 for b, 2 for c; falls 0 up to 0, 1 from 1 on."
     )
     numbers = [
         float(one) for one in re.findall(r"-?\d[\d.]*(?:e-?\d+)?", equation.replace("- ", "-"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,6 +255,27 @@ def test_rules_are_read_with_their_shares_and_limits() -> None:
     assert "at least 50 % of all shares" in model.describe() and "hr &gt;= 100" in model.to_html()
     model.rules_ = PopulationRules((), ("hr",))
     assert model.describe() == "No rule was found."
+    assert model.plot().get_title(loc="left") == "No rule was found."
+
+
+def test_shares_are_drawn_as_bars_with_their_limits() -> None:
+    """Those of the text, and 95 % is what the label says."""
+    rules = (
+        WeightedRule(parse("hr >= 100"), 0.66, 0.01),
+        WeightedRule(parse("hr <= 60"), 0.2, 9.0),
+    )
+    model = RuleSearch()
+    model.rules_ = PopulationRules(rules, ("hr",))
+    axes = model.plot()
+    bars: Any = axes.patches
+    (lines,) = list[Any](axes.collections)
+    assert [bar.get_width() for bar in bars] == [0.66, 0.2]
+    assert np.allclose(
+        [one[:, 0] for one in lines.get_segments()], [[0.6404, 0.6796], [0.0, 1.0]], atol=1e-4
+    )
+    assert axes.get_xlabel().endswith("with 95 % intervals")
+    with pytest.raises(InputError, match="no picture of 'hr' alone"):
+        model.plot("hr")
 
 
 def test_coverage_and_precision() -> None:

@@ -59,7 +59,7 @@ def test_a_number_s_beginning_and_limits_are_told_wherever_it_lies() -> None:
         np.ones(4),
     )
     text = learned(own, RuleFitRegressor, (1e9, 1e9 + 50)).describe()
-    assert "begins at 1000000025 " in text
+    assert "which is 1000000025 " in text
     assert "between 1000000000 and 1000000050." in text
     assert "age >= 1000040" in text and "from 1000010 to 1000090" in text
 
@@ -68,9 +68,9 @@ def test_a_description_says_of_which_class_its_numbers_are_and_where_they_begin(
     """With what the ends are, and no remark on terms where all are shown."""
     text = learned(MODEL).describe()
     assert text.startswith(
-        'Coefficients add to the log-odds of died = " ", which begin at -0.7 where no rule holds'
+        'Coefficients add to the log-odds of died = " ", which are -0.7 where no rule holds'
     )
-    assert "lines are at the middle" in text and "90 % interval of the coefficient" in text
+    assert "linear terms are midway" in text and "90 % interval for the coefficient" in text
     assert "shows all" not in text
     bare = learned(
         replace(
@@ -107,9 +107,29 @@ def test_a_numbers_description_names_its_unit_and_its_limits() -> None:
     own = learned(replace(MODEL, schema=NUMBER), RuleFitRegressor, (10.0, 30.0))
     first = own.describe().splitlines()[0]
     assert first.startswith(
-        "Coefficients add to stay (days in hospital), in its unit, which begins at 13 where"
+        "Coefficients add to stay (days in hospital), in its unit, which is 13 where"
     )
     assert first.endswith("predictions lie between 10 and 30.")
+
+
+def test_large_coefficients_are_written_without_powers_of_ten() -> None:
+    """Three digits, in the target's unit."""
+    own = learned(replace(MODEL, schema=NUMBER), RuleFitRegressor, (0.0, 500_000.0))
+    text = own.describe()
+    assert "e+" not in text and " 275000 " in text and " 375000 " in text
+
+
+def test_plain_data_have_every_interval_that_the_text_has() -> None:
+    """Of rules and of lines, whose coefficients are for one unit there; none where none is known."""
+    table, plain = MODEL.table().set_index("term"), MODEL.to_dict("logit")
+    line = table.loc["linear: age per 40, from 10 to 90"]
+    assert 40 * plain["linear"]["age"] == pytest.approx(line["coefficient"])
+    ends = 40 * np.array(plain["linear_intervals"]["age"])
+    assert ends == pytest.approx(line[["low", "high"]].to_numpy(float))
+    assert plain["rules"][0]["interval"] == pytest.approx(
+        table.loc["age >= 40", ["low", "high"]].to_numpy(float)
+    )
+    assert "linear_intervals" not in replace(MODEL, covariance=None, error=None).to_dict("logit")
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -118,7 +138,7 @@ def test_several_classes_begin_at_scores_of_their_own(link: str) -> None:
     models = tuple(replace(MODEL, schema=THREE, covariance=None, error=None) for _ in range(3))
     text = learned(ClassEnsembles(models, link)).describe()
     assert ("softmax" if link == "softmax" else "against all others") in text.splitlines()[0]
-    assert "at: a -0.7, b -0.7, c -0.7." in text
+    assert ": a -0.7, b -0.7, c -0.7." in text
     blank = Schema(FEATURES, Column("grade", "category", categories=("a", "", "c")))
     text = learned(
         ClassEnsembles(tuple(replace(one, schema=blank) for one in models), link)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import logit
 from scipy.stats import norm
 
-from privfed.errors import InputError
+from privfed.errors import InputError, SchemaError
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.rules import Terms, rule_of
-from privfed.learners.rulefit.scorecard import COMMON, ScoreCard, _latex
+from privfed.learners.rulefit.rules import Condition, Rule, Terms, rule_of
+from privfed.learners.rulefit.scorecard import COMMON, PAGE, ScoreCard, _latex
 from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema(
@@ -74,6 +77,15 @@ def test_a_prediction_is_added_up_from_the_printed_text_alone() -> None:
     assert set(totals.tolist()) & set(by_hand(str(CARD), X[0])[1])
 
 
+def test_a_table_s_rows_have_the_totals_of_their_records() -> None:
+    """Whatever the order of its columns; what the schema does not know is refused."""
+    sexes = np.array(["female", "male"])[X[:, 2].astype(int)]
+    frame = pd.DataFrame({"sex": sexes, "rate_%": X[:, 1], "age": X[:, 0]})
+    assert np.array_equal(CARD.totals(frame), CARD.totals(X))
+    with pytest.raises(SchemaError, match="does not list"):
+        CARD.totals(frame.assign(sex="unknown"))
+
+
 def test_log_odds_are_the_model_s_up_to_rounding() -> None:
     """Half a point for each rule that holds, and half a band of the line."""
     told = CARD.intercept + CARD.totals(X) / CARD.factor
@@ -124,7 +136,7 @@ def test_intervals_are_printed_beside_the_risks() -> None:
     first = f"{risk:.1f} % ({low:.1f} to {high:.1f} %)"
     assert first in str(card) and first in card.to_html()
     assert first.replace(" %", "\\,\\%") in card.to_latex()
-    assert "in brackets 90 % intervals" in str(card) and "bracket" not in str(CARD)
+    assert "90 % intervals in brackets" in str(card) and "bracket" not in str(CARD)
     assert by_hand(str(card), X[0])[0] == card.totals(X[:1])[0]
     with pytest.raises(InputError, match="max_terms = 20"):
         CARD.risk_intervals(np.array([0]))
@@ -138,6 +150,49 @@ def test_bands_of_whole_numbers_begin_at_whole_numbers() -> None:
     )
     ends = [c.lower for rule in card.rules for c in rule.conditions if c.feature == "age"]
     assert len(ends) >= 4 and all(end is None or end.is_integer() for end in ends)
+
+
+def test_neighbouring_bands_of_as_many_points_are_one() -> None:
+    """A flat line has few lines on the card, and every total is what it was."""
+    flat = replace(MODEL, weights=WEIGHTS * [1, 1, 1, 1, 0.2])
+    card = ScoreCard.from_ensemble(flat)
+    bands = [rule for rule in card.rules if rule.features == ("age",)][1:]  # after the rule
+    points = [int(own) for own, rule in zip(card.points, card.rules, strict=True) if rule in bands]
+    assert 1 < len(bands) < 4 and all(a != b for a, b in pairwise(points))
+    told = card.intercept + card.totals(X) / card.factor
+    band = 0.5 * 2 * flat.weights[4] / 5 * 1.2
+    assert np.abs(told - flat.scores(X)).max() <= 4 * 0.5 / card.factor + band + 1e-9
+
+
+def test_a_printed_card_is_whole() -> None:
+    """In LaTeX long conditions go over lines and long tables over pages; a picture has one size of letters and no empty foot."""
+    latex = ScoreCard.from_ensemble(known()).to_latex()
+    assert "{rp{0.8\\linewidth}}" in latex and latex.count("\\begin{tabular}") == 2
+    rules = tuple(
+        Rule.of(Condition("age", float(k)), Condition("rate_%", k / 2)) for k in range(95)
+    )
+    long = replace(CARD, rules=rules, points=np.full(95, -1)).to_latex()
+    pages = [part.split("\\end")[0] for part in long.split("\\begin{tabular}")[1:]]
+    assert max(page.count("\\\\") for page in pages) <= PAGE + 1
+    assert sum(page.count("$-1$ &") for page in pages) >= 95
+    named = Column("a long name " * 10, "number", 0, 100)
+    wide = replace(CARD, schema=Schema((named,), SCHEMA.target), points=np.full(50, -1))
+    rules = tuple(Rule.of(Condition(named.name, float(k), k + 0.5)) for k in range(50))
+    pages = replace(wide, rules=rules).to_latex().split("\\nopagebreak")[1].split("\\end")
+    assert max(page.count("\\\\") for page in pages) <= PAGE // 2 + 1  # a condition has two lines
+    axes = CARD.plot()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    (grid,) = axes.tables
+    cells = grid.get_celld().values()
+    assert {cell.get_fontsize() for cell in cells} == {9}
+    assert grid.get_window_extent().height == pytest.approx(
+        axes.get_window_extent().height, rel=0.01
+    )
+    assert all(
+        cell.get_text().get_window_extent().width < cell.get_window_extent().width for cell in cells
+    )
 
 
 def test_risks_rise_with_the_total() -> None:
@@ -161,9 +216,16 @@ def test_every_form_says_what_is_added_up_and_of_which_class_the_risk_is() -> No
     """Text, HTML, LaTeX and picture have the same two sentences and the points' signs."""
     card = ScoreCard.from_ensemble(known())
     title, html, latex = card.plot().get_title(loc="left"), card.to_html(), card.to_latex()
-    for sentence in ("Add the points of every line", "Risk of died = 1 by total (points of all"):
+    for sentence in (
+        "Add the points of every line",
+        "Risk of died = 1 by total (the sum of points",
+    ):
         assert all(sentence in form for form in (str(card), html, latex, " ".join(title.split())))
-    assert "<td>+10</td>" in html and "risk of died = 1 (90 % interval)" in html
+    assert (
+        "<td>+10</td>" in html
+        and "text-align: right" not in html
+        and "risk of died = 1 (90 % interval)" in html
+    )
 
 
 def test_no_total_is_told_that_nobody_can_have() -> None:
@@ -209,5 +271,7 @@ def test_a_constant_has_no_card() -> None:
     still = RuleEnsemble(SCHEMA, MODEL.terms, np.zeros(5), NOTHING, np.ones(4))
     with pytest.raises(InputError, match="constant"):
         ScoreCard.from_ensemble(still)
-    with pytest.raises(InputError, match="at least 1"):
-        ScoreCard.from_ensemble(MODEL, 0)
+    given: Any
+    for given in (0, 2.5, "ten"):
+        with pytest.raises(InputError, match=r"at least 1.*; write for example max_points = 10"):
+            ScoreCard.from_ensemble(MODEL, given)

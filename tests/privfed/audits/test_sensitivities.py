@@ -212,7 +212,7 @@ def test_every_question_of_a_kind_is_tried() -> None:
 def test_what_is_not_tried_is_said() -> None:
     """Answers of many cells, more questions than are tried, and what a cohort is asked."""
     assert audited(Sized(LARGEST + 1), Sized(2)) == [
-        ("none", {"parts": []}, "of answers of more than 1,048,576 cells none was tried")
+        ("none", {"parts": []}, "answers of more than 1,048,576 cells were not tried")
     ]
     many = [Sized(cells) for cells in range(1, QUESTIONS + 2)]
     assert [partial for *_, partial in audited(*many)] == ["more than 64 questions are planned"]
@@ -220,5 +220,5 @@ def test_what_is_not_tried_is_said() -> None:
     assert cohort == (
         "none",
         {"parts": []},
-        "what individuals of a cohort hold is not made up here",
+        "no individuals of a cohort are made up",
     )

@@ -100,7 +100,7 @@ def test_a_copied_project_is_no_second_budget(
         lasting(copy, registry)
     lasting(path, registry)
     assert status(["ledger", "verify", str(copy)]) == FINE
-    assert f"a copy of {path}: what is spent stands there" in capsys.readouterr().out
+    assert f"a copy of {path}, which holds what is spent" in capsys.readouterr().out
     assert status(["ledger", "budget", str(copy)]) == FINE
     assert "is a copy of" in capsys.readouterr().err
     shutil.rmtree(copy.parent)

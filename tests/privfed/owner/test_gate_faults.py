@@ -251,6 +251,9 @@ def test_parts_that_raise(watched: Callable[..., Gate], error: Exception, expect
     asked = Watched(-1)  # by this test alone: what a question declares is remembered in a process
     assert reason(gate, request(query=asked)) == expected
     assert Watched.evaluated == []
+    refused = next(row.body for row in gate.ledger.entries() if row.event == "refused")
+    known = isinstance(error, QueryError)
+    assert refused.get("why") == (None if known else "the plugin raises ZeroDivisionError")
 
 
 @pytest.mark.parametrize(
@@ -269,6 +272,8 @@ def test_a_mechanism_that_raises(
     assert reason(gate, request()) == why
     assert gate.dry_run(request("2")) == why
     assert events(gate) == ["refused"]
+    told = [row.body["why"] for row in gate.ledger.entries() if row.event == "refused"]
+    assert ["raises KeyError" in one for one in told] == [True]  # for the owner; never the text
 
 
 def test_a_ledger_that_cannot_be_written(make_gate: MakeGate) -> None:

@@ -187,6 +187,39 @@ def test_thresholds_are_as_exact_as_their_column() -> None:
     ]
 
 
+def test_large_numbers_and_zero_are_written_as_people_do() -> None:
+    """Without a power of ten, and without a sign of nothing."""
+    assert [trees.number_text(own) for own in (-6_251_712.0, 3_006_000.0, -0.0, 2.5e20)] == [
+        "-6251710",
+        "3006000",
+        "0",
+        "2.5e+20",
+    ]
+    assert [trees.digits_text(own, 3) for own in (131_951.0, -119.6, -0.0)] == [
+        "132000",
+        "-120",
+        "0",
+    ]
+    assert trees.Span(0, upper=-0.5).text(Column("days", "integer", -1, 99)) == "days < 0"
+
+
+def test_a_whole_number_alone_is_told_as_one() -> None:
+    """And not as what lies from it to the next; of numbers with fractions both ends stand."""
+    whole, number = Column("score", "integer", 3, 15), Column("age", lower=0, upper=100)
+    assert trees.Span(0, 13.5, 14.5).text(whole) == "score = 14"
+    assert trees.Span(0, 14, 16).text(whole) == "14 <= score < 16"
+    assert trees.Span(0, 14, 15).text(number) == "14 <= age < 15"
+
+
+def test_names_that_read_as_more_than_a_name_are_in_quotes() -> None:
+    """A comma in a set of categories, a comparison or a further condition in a column's name."""
+    site = Column("pain and fever", "category", categories=("arm, left", "leg", "<18"))
+    assert trees.Span(0, besides=frozenset({1})).text(site) == (
+        '"pain and fever" in {"arm, left", "<18"}'
+    )
+    assert trees.Span(0, among=frozenset({1})).text(site) == '"pain and fever" = leg'
+
+
 def test_a_branch_names_the_categories_that_are_left() -> None:
     """Below site in {b, c} a second cut of the codes leaves b and c alone, not {a, b}."""
     feature, cut = np.array([1, -1, 1, -1, -1]), np.array([1.0, 0, 2.0, 0, 0])

@@ -342,7 +342,7 @@ def test_a_cohort_that_is_too_small_is_told_what_would_be_enough(
     """On the console and the page, where nothing valid was found."""
     path = cohort(STUDY.replace('"levels"', '"uct"').replace('"12"', '"3"'), people=20)
     assert status(["run", str(path), "--out", str(tmp_path / "out")]) == FINE
-    line = "epsilon 3 is little for 20 individuals"
+    line = "epsilon 3 is small for 20 individuals"
     assert line in capsys.readouterr().out
     assert line in (tmp_path / "out" / "report.html").read_text()
 

@@ -111,7 +111,9 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     assert told.count("intact private") == 2
     scored = json.loads((folder / "metrics.json").read_text())
     assert (
-        scored.get("told", "").startswith("performance not measured: too few")
+        scored.get("told", "").startswith(
+            "performance not measured: the held-out records are too few"
+        )
         or scored["intervals"]
     )
     assert "simulation" not in told and "ledgers: copies" in told
@@ -137,7 +139,7 @@ def test_a_study_that_was_cut_off_goes_on_without_another_charge(study: Path) ->
         assert (folder / "model.json").read_bytes() == model
         assert rows(study) == before
     told = (folder / "progress").read_text().split(" learned\n")[1]
-    assert "goes on: " in told and " round " not in told
+    assert "resumed: " in told and " round " not in told
     assert json.loads((folder / "metrics.json").read_text())["rounds"] == rounds
 
 
@@ -245,7 +247,7 @@ def test_a_key_that_is_missing_or_another_ones_ends_the_study(study: Path) -> No
         with pytest.raises(InputError, match=r"north\.pub"):
             deployment(study).run(connect)
         shutil.rmtree(keys)
-        with pytest.warns(Note, match="believed unsigned"):
+        with pytest.warns(Note, match="accepted unsigned"):
             deployment(study).run(connect)
 
 

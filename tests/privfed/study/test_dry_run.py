@@ -172,7 +172,7 @@ def test_a_price_is_behind_masks_where_only_the_table_names_the_owners(study: St
     lines = tuple(replace(line, loss=Loss.pure(1)) for line in named.lines)
     assert replace(named, lines=lines).basis == ""  # nothing is behind masks: nobody can "do"
     assert "behind masks where its sums are masked" in unnamed.basis
-    assert f"\n  this stands {unnamed.basis}\n" in priced(unnamed)
+    assert f"\n  this holds {unnamed.basis}\n" in priced(unnamed)
     (plain,) = dry_run.dry_run(
         replace(rulefit, clients=clients, policies=(replace(choice, masked=None),)),
         public_schema(study),

@@ -92,7 +92,7 @@ def test_a_sealed_study_is_served_with_a_remark_and_not_sealed_twice(
     assert status(["owner", "join", str(owner), str(second), "--yes"]) == FINE
     serve = ["serve-client", str(owner / "second-study" / "owner.toml"), "--check", "--yes"]
     seal = ["ledger", "seal", str(owner / "ledger.db")]
-    for told in ("", "north: study 'Second study' is sealed: nothing new of it is answered\n"):
+    for told in ("", "north: study 'Second study' is sealed: no new query of it is answered\n"):
         capsys.readouterr()
         assert status(serve) == FINE
         assert capsys.readouterr().out.split("nothing was written\n")[1] == told

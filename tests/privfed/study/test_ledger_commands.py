@@ -97,7 +97,7 @@ def test_why_more_than_the_budget_is_spent_so_far_is_said() -> None:
         epsilon=Fraction("12.64"),
         remaining=Fraction(5),
     )
-    assert "(a loose bound, for it holds wherever a study stops)" in _row(line)
+    assert "(a loose bound: it holds wherever a study stops)" in _row(line)
     both = replace(
         line,
         components=("rho", "delta"),
@@ -142,7 +142,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     ledger.adopt(policy, "three")
     ledger.reserve_share("three", (rest * Fraction(999999, 10**6), Fraction(0)), accountant)
     assert accountant.left(ledger.taken(accountant), budget) == 0, "what rounding leaves is nothing"
-    assert left(ledger) == "nothing of the budget"
+    assert left(ledger) == "nothing"
     assert remaining(Balance("a", ledger.taken(accountant)), policy) == "0"
     assert read(policy, {"a": ledger}, {}).clients[0].room == 0, "nor on the page"
 
@@ -171,11 +171,11 @@ def test_words_of_an_asker_s_own_move_nothing_on_a_console(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A kind or a round that clears the screen, or reads as a line of another owner, stands in quotes."""
-    evil, path = "\x1b[2Jall\u202e\nleft: all of the budget", tmp_path / "a.db"
+    evil, path = "\x1b[2Jall\u202e\nremaining: all of the budget", tmp_path / "a.db"
     with closing(Ledger(path, "a")) as ledger:
         named = replace(charge(1), kind=f"k{evil}", round=f"r{evil}")
         ledger.reserve(named, PureEpsilon(), lambda spent: None)
     status(["ledger", command[0], str(path), *command[1:]])
     told = capsys.readouterr().out
-    assert "\\u001b[2Jall" in told and "\nleft: all" not in told
+    assert "\\u001b[2Jall" in told and "\nremaining: all" not in told
     assert all(line.isprintable() for line in told.splitlines())

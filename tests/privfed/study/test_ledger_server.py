@@ -19,7 +19,7 @@ from privfed.exchange.messages import Request
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry
 from privfed.privacy.noise import SecureNoise
-from privfed.reports.letters import BROWSERS
+from privfed.reports.page import BROWSERS
 from privfed.study.ledger_server import LedgerServer
 from privfed.testing.queries import Histogram
 

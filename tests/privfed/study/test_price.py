@@ -75,7 +75,7 @@ def test_what_one_answer_may_cost_beyond_its_line_is_told() -> None:
         price(PLAN, SCHEMA, policy)
     )
     fixed = _policy(Guard.of("laplace", spend="0.1"), budget=Budget.of("0.3"))
-    assert "another may take" not in priced(price(PLAN, SCHEMA, fixed))
+    assert "what others leave over" not in priced(price(PLAN, SCHEMA, fixed))
 
 
 def test_what_is_spent_together_is_paid_once() -> None:
@@ -84,7 +84,7 @@ def test_what_is_spent_together_is_paid_once() -> None:
     found = price((Planned(COUNTS, 1, Fraction(2), together=True),), SCHEMA, policy)
     assert found.epsilon == 2
     assert [line["together"] for line in found.to_dict()["lines"]] == [True]
-    assert "another may take" not in priced(found)
+    assert "what others leave over" not in priced(found)
 
 
 def test_what_is_left_is_rounded_down_and_a_float_s_last_bit_is_nothing() -> None:

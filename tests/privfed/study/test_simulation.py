@@ -367,6 +367,31 @@ def test_an_attack_that_fails_ends_no_study(
     assert {each.attack for each in others} == {"verbatim", "coverage"} and not idle
 
 
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        (lambda attack: None, "TypeError"),
+        (lambda attack: attack.finding("counts", 1), "TypeError"),
+        (lambda attack: [{"value": 1}], "TypeError"),
+        (lambda attack: [attack.finding("counts", float("nan"))], "InputError"),
+        (lambda attack: [attack.finding("counts", None)], "InputError"),
+        (lambda attack: [attack.finding("counts", 1, severity="bad")], "InputError"),
+        (lambda attack: [attack.finding("counts", 1, detail={"of": object()})], "AttributeError"),
+    ],
+)
+def test_an_attack_that_gives_no_findings_ends_no_study(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any, kind: str
+) -> None:
+    """A return that was forgotten, a dictionary, no number, what cannot be written: it failed, and others go on."""
+    choice, output = study.policies[0], Output(tmp_path)
+    simulation.run(prepare(study), choice, output)
+    few = replace(study, attacks=("small_groups", "verbatim"))
+    monkeypatch.setattr(SmallGroups, "run", lambda attack, *_: told(attack))
+    failed, *others = simulation.attack(prepare(few), output.transcript(choice.name))[0]
+    assert failed.why_not == f"it failed with {kind}"
+    assert {each.attack for each in others} == {"verbatim", "coverage"}
+
+
 def test_an_attack_that_fails_did_not_look_and_loses_nothing(
     study: Study,
     tmp_path: Path,

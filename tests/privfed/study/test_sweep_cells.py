@@ -117,7 +117,7 @@ def test_a_sweep_goes_on_after_its_process_ended(
     assert 2 <= len(before) < 9
     if how is signal.SIGINT:
         assert started.returncode == 130
-        assert re.search(r"holds \d of 9 cells", told) and "the same command goes on" in told
+        assert re.search(r"holds \d of 9 cells", told) and "the same command continues" in told
     assert status(command) == FINE
     assert len(pd.read_csv(out / "sweep.csv")) == len(made(out)) == 9
     kept = before.items() & made(out).items()

@@ -48,7 +48,7 @@ def test_scores_and_attacks_are_left_out(lasting: Path) -> None:
     assert "told apart" not in page and "told apart" not in plain
     assert str(metrics["value"]) not in plain and json.loads(plain)["withheld"]
     assert status(["report", str(lasting), "--for", "board"]) == FINE
-    assert "left out, for it is measured on the records" in (lasting / "board.html").read_text()
+    assert "left out, because it is measured on the records" in (lasting / "board.html").read_text()
     assert "board.html" in (lasting / ".privfed").read_text().splitlines()
     assert status(["export", str(lasting), "--as", "sacroml"]) == BAD_INPUT
 

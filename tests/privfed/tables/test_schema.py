@@ -105,6 +105,16 @@ def test_unreadable_file(tmp_path: Path, content: bytes) -> None:
         Schema.from_toml(path)
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.float32, int])
+def test_bounds_that_are_numpy_s_numbers_are_written_as_any(kind: type, tmp_path: Path) -> None:
+    """A table's own least and greatest value, say: as a file, and as notebooks show it."""
+    column = Column("age", "integer", kind(0), kind(99), fill=kind(40))
+    schema = Schema((column,))
+    schema.to_toml(tmp_path / "schema.toml")
+    assert Schema.from_toml(tmp_path / "schema.toml") == schema
+    assert "upper = 99" in schema._repr_html_()
+
+
 def test_unknown_column_lists_the_known(schema: Schema) -> None:
     """Asking for a column that is not there names those that are."""
     with pytest.raises(SchemaError, match="a, b, y"):

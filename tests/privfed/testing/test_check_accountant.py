@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar
 
 import pytest
 
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
-from privfed.errors import UnsupportedLoss
 from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.conversion import gaussian_delta
 from privfed.privacy.loss import Loss
@@ -18,7 +17,9 @@ from privfed.testing.check_accountant import (
     CHECKS,
     check_accountant,
     responses_delta,
+    stopped_delta,
 )
+from tests.own_accountant import PureAndRho, PureOnly
 
 
 @pytest.mark.parametrize("name", sorted(plugins.available("accountants")))
@@ -125,30 +126,38 @@ class Momentary(ZeroConcentrated):
     odometer = Accountant.odometer
 
 
-class OneNumber(PureEpsilon):
-    """Epsilons alone: amounts of one component."""
+class Forwarded(ZeroConcentrated):
+    """A planted fault: an odometer of its own, which tells the same as of a fixed time."""
 
-    components: ClassVar[tuple[str, ...]] = ("epsilon",)
+    def odometer(
+        self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
+    ) -> tuple[Fraction, Fraction]:
+        """As of a fixed time."""
+        return self.guarantee(total, delta)
 
-    def amount(self, loss: Loss) -> Amount:
-        """The epsilon; a delta is refused."""
-        if loss.delta:
-            raise UnsupportedLoss("not pure")
-        return super().amount(loss)[:1]
 
-    def ceiling(self, budget: Budget) -> Amount:
-        """The epsilon."""
-        return (budget.epsilon,)
+class Halved(PureEpsilon):
+    """A planted fault: an odometer that tells half."""
+
+    def odometer(
+        self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
+    ) -> tuple[Fraction, Fraction]:
+        """Half of the sum."""
+        return total[0] / 2, total[1]
+
+
+class Always(PureAndRho):
+    """A planted fault: at delta 0 it states what holds at another delta alone."""
 
     def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """Plain."""
-        return total[0], Fraction(0)
+        """At delta 1e-5, say."""
+        return super().guarantee(total, delta or Fraction(1, 10**5))[0], delta
 
 
 def test_amounts_of_one_number_conform() -> None:
     """What is left of a budget is found of amounts of one component, too."""
-    assert len(check_accountant(OneNumber())) == 11
-    assert OneNumber().left((Fraction(1),), Budget.of(3)) == 2
+    assert len(check_accountant(PureOnly())) == 11
+    assert PureOnly().left((Fraction(1),), Budget.of(3)) == 2
 
 
 @pytest.mark.parametrize(
@@ -165,6 +174,9 @@ def test_amounts_of_one_number_conform() -> None:
         (Discount(), "gaussian_losses"),
         (Untouched(), "what_is_left"),
         (Momentary(), "any_moment"),
+        (Forwarded(), "any_moment"),
+        (Halved(), "any_moment"),
+        (Always(), "pure_losses"),
     ],
 )
 def test_each_fault_is_caught(accountant: Accountant, check: str) -> None:
@@ -177,4 +189,6 @@ def test_the_yardsticks() -> None:
     """One response alone: e^0.7 tells at most p - q; Gaussian noise of rho 1/2 at epsilon 1."""
     assert responses_delta(0.7, 1, 0.7) == pytest.approx(0, abs=1e-15)
     assert responses_delta(0.7, 1, 0) == pytest.approx(0.3363755, abs=1e-6)
+    assert stopped_delta(0.7, [0, 0.7]) == pytest.approx(responses_delta(0.7, 1, 0))
+    assert stopped_delta(0.7, [0.7, 1.4]) == 0
     assert gaussian_delta(1.0, 1.0) == pytest.approx(0.1269367, abs=1e-6)

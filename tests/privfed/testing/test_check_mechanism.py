@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -239,6 +241,59 @@ class Namesake(Mixture):
     name = "laplace"
 
 
+class Unlike(Mixture):
+    """A planted fault: draws of the right deviation by another law."""
+
+    def draw(self, noise: Noise, cells: int) -> np.ndarray:
+        """Gaussian ones."""
+        return noise.gaussian(cells, self.std)
+
+
+class Unnormed(Mixture):
+    """A planted fault: probabilities that add up to less than one."""
+
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """A third."""
+        return super().log_mass(points) - math.log(3)
+
+
+class OneForAll(Mixture):
+    """A planted fault: one log-probability for all points."""
+
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """That of the first."""
+        return super().log_mass(points)[:1]
+
+
+class Failing(Laplace):
+    """A planted fault: a delta of its own, which what is told of any release leaves out."""
+
+    def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
+        """At delta 1e-6."""
+        priced = super().price(group, spend)
+        assert priced.stated is not None
+        stated = replace(priced.stated, rho=None, delta=Fraction(1, 10**6))
+        return replace(priced, stated=stated)
+
+
+class Cheapest(Laplace):
+    """A planted fault: what dominates any release is half of one."""
+
+    def dearest(self, spend: Fraction) -> Loss:
+        """Half."""
+        return Loss.pure(spend / 2)
+
+
+class Reshaped(Laplace):
+    """A planted fault: the mean of all cells for each part."""
+
+    def finish(
+        self, noisy: Mapping[str, np.ndarray], priced: Protection
+    ) -> Mapping[str, np.ndarray]:
+        """One number."""
+        return {name: array.mean(keepdims=True) for name, array in noisy.items()}
+
+
 class Unmeasured(Mixture):
     """A planted fault: a currency that there is not."""
 
@@ -257,7 +312,11 @@ def test_what_is_finished_after_the_noise_conforms() -> None:
         (Narrow(), r"noise lose: epsilon 1, not 1\.001"),
         (Unfinished(), "^cost_repeats: Pricing gives .* KeyError: 'price'"),
         (OwnLaw(Fractional), r"law 'mixture' draws float64 of shape \(200,\), not integers"),
-        (OwnLaw(Undefined), "log_mass gives what is no log-probability"),
+        (OwnLaw(OneForAll), "log_mass gives no log-probability for each point"),
+        (OwnLaw(Unnormed), r"log_mass add up to 0\.3333, not 1"),
+        (OwnLaw(Unlike), "of draws are at most .* by log_mass"),
+        (Reshaped(), r"finish gives part 'counts' back as no numbers of shape \(200,\)"),
+        (OwnLaw(Undefined), "log_mass gives no log-probability for each point"),
         (OwnLaw(Namesake), "law 'laplace': another one is installed by this name"),
         (OwnLaw(Unmeasured), "measure is 'epsilon' or 'rho', and norm 1 or 2"),
     ],
@@ -272,6 +331,8 @@ def test_faults_are_told_in_words(mechanism: Mechanism, told: str) -> None:
     ("mechanism", "check"),
     [
         (Cheap(), "currency"),
+        (Cheapest(), "currency"),
+        (Failing(), "currency"),
         (Gullible(), "unbounded_is_unprotected"),
         (Narrow(), "scale_is_exact"),
         (Spendthrift(), "scale_is_exact"),

@@ -284,6 +284,32 @@ class Unready(Scaled):
         return {**super().evaluate(view), "sum": on_grid(np.array(mean))}
 
 
+class Kept(Scaled):
+    """A planted fault: a default that is made once keeps the first answer for all tables."""
+
+    def evaluate(
+        self,
+        view: View,
+        kept: dict[str, np.ndarray] = {},  # noqa: B006
+    ) -> Mapping[str, np.ndarray]:
+        """The first."""
+        if not kept:
+            kept |= super().evaluate(view)
+        return dict(kept)
+
+
+class Counting(Scaled):
+    """A planted fault: it counts the tables that it has seen."""
+
+    seen: ClassVar[set[bytes]] = set()
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Beside the records."""
+        self.seen.add(view.table.x.tobytes())
+        answer = super().evaluate(view)
+        return {**answer, "count": answer["count"] + len(self.seen)}
+
+
 class Forgetful(Scaled):
     """Remembers an answer in the cache under a name that another answer has too."""
 
@@ -407,6 +433,8 @@ FAULTS: dict[str, tuple[Query, str]] = {
     "another shape": (OneAxisMore(), "shapes"),
     "no answer for nobody": (Unready(), "shapes"),
     "a cache that tells": (Forgetful(), "repeats"),
+    "the first answer for all": (Kept(), "repeats"),
+    "a count of tables": (Counting(), "order"),
     "another contribution": (Boastful(), "contribution"),
     "hostile fields accepted": (Trusting(), "hostile_fields"),
     "another error": (Abrupt(), "hostile_fields"),
