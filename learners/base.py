@@ -354,8 +354,7 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
             text = (
                 f"predictions lie between {ends_text(low, high)}, where nearly all targets were found: "
                 f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, they may cause most "
-                "of the squared error: score records within and beyond the limits separately"
-                f"{', or learn the logarithm' * (least > 0)}"
+                f"of the squared error: score records within and beyond the limits separately{', or learn the logarithm' * (least > 0)}"
             )
             warnings.warn(text, Note, stacklevel=4)
 

@@ -147,11 +147,11 @@ def file_errors(
         raise error(f"{where}: cannot be {done} ({why}){remedy}") from None
 
 
-def number_of(count: int, what: str) -> str:
-    """A count with its noun: 1 record, 2 records, 0 queries."""
+def number_of(count: int, what: str, plural: str = "") -> str:
+    """A count with its noun: 1 record, 2 records, 0 queries; ``plural`` where the noun's own is none of these."""
     if count == 1:
         return f"1 {what}"
-    return f"{count:,} {f'{what[:-1]}ies' if what.endswith('y') else f'{what}s'}"
+    return f"{count:,} {plural or (f'{what[:-1]}ies' if what.endswith('y') else f'{what}s')}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

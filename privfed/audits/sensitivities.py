@@ -6,11 +6,11 @@ import numpy as np
 
 from privfed.attacks.finding import Finding
 from privfed.learners.base import Planned
-from privfed.owner.guards import as_declared, assign
+from privfed.owner.guards import assign
 from privfed.privacy.loss import foreign
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import mechanism_of
-from privfed.questions.part import Bound, Part
+from privfed.questions.part import Bound, Part, as_declared
 from privfed.questions.query import CohortQuery, Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema

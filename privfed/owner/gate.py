@@ -33,7 +33,7 @@ from privfed.exchange.survivors import STEPS
 from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.ledger.secret import new_secret
-from privfed.owner.guards import Guards, Quote, Refused, as_declared, as_released, assign, capped
+from privfed.owner.guards import Guards, Quote, Refused, as_released, assign, capped
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
 from privfed.owner.noise_monitor import NoiseMonitor
@@ -47,7 +47,7 @@ from privfed.privacy.noise import Noise, SecureNoise
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, kinds_of
 from privfed.questions import wire
-from privfed.questions.part import Part, PartType
+from privfed.questions.part import Part, PartType, as_declared
 from privfed.questions.query import LocalEffect, LocalView, Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema

@@ -141,6 +141,22 @@ class Part:
         )
 
 
+def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
+    """Check an exact array against its declared shape and type."""
+    if not part.admits(array.shape):
+        raise ValueError("an array does not have its declared shape")
+    if not part.exact or array.dtype == bool:
+        return array
+    most = 2**53  # an integer: as a float, 2^53 + 1 would pass, and a neighbour's cells be clipped
+    if array.dtype == np.int64 and -most <= array.min(initial=0) <= array.max(initial=0) <= most:
+        return array.copy()
+    if array.dtype.kind == "f" and not np.array_equal(np.trunc(array), array):
+        raise ValueError("an array on a grid must hold whole units")
+    # clipping does not increase sensitivity, and avoids overflow
+    whole: np.ndarray = np.clip(array, np.float64(-most), np.float64(most)).astype(np.int64)
+    return whole
+
+
 def on_grid(values: np.ndarray, grid: Fraction = GRID) -> np.ndarray:
     """Truncate each record's contributions to integer grid units, towards zero, in float64.
 

@@ -31,9 +31,8 @@ LOSSES = (
 )
 #: How often a loss is composed with itself where guarantees are held against the truth.
 TIMES = (1, 2, 10, 100)
-STOPPED = Fraction(
-    1, 100
-)  #: Where figures told at any moment are tried, too: chance is large enough to show
+#: Where figures told at any moment are tried, too: chance is large enough to show.
+STOPPED = Fraction(1, 100)
 
 
 @dataclass(frozen=True)

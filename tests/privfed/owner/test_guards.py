@@ -17,12 +17,12 @@ from privfed.exchange.messages import Reason, Release, Request
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
-from privfed.owner.guards import KEPT, as_declared, capped, is_local
+from privfed.owner.guards import KEPT, capped, is_local
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.laws import BitFlips, Charged, SumOfGaussians
 from privfed.privacy.loss import Loss, lost
 from privfed.privacy.mechanism import BoundedPart, Protection, joint
-from privfed.questions.part import Bound, Part, PartType, Sensitivity
+from privfed.questions.part import Bound, Part, PartType, Sensitivity, as_declared
 from privfed.questions.query import Query, View
 from privfed.testing.queries import LevelSums
 from tests.asked_gate import Watched, events, reason, reply
