@@ -246,7 +246,9 @@ def test_which_rule_predicts_a_case_is_told_by_the_text_alone() -> None:
             over = [float(one) for one in told.split(means)[1].split(",")]
         peaks = {
             name: {one.split(" at ")[0]: float(one.split(" at ")[1]) for one in row.split(", ")}
-            for name, row in re.findall(r"^Peaks of the sets of (\w+), .*: (.*)\.$", text, re.MULTILINE)
+            for name, row in re.findall(
+                r"^Peaks of the sets of (\w+), .*: (.*)\.$", text, re.MULTILINE
+            )
         }
 
         def degree(condition: str, own: Any, peaks: Any = peaks) -> np.ndarray:
