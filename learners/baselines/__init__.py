@@ -1,4 +1,4 @@
-"""Baselines: what the learners are measured against, asked through the same gates."""
+"""Baselines for comparison with the learners, through the same gates."""
 
 from typing import TYPE_CHECKING
 

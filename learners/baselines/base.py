@@ -1,4 +1,4 @@
-"""What the baselines share: open policies, no private mode, one form for classes and numbers."""
+"""Base classes of baselines: open policies, no private mode, a common form for classes and numbers."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ Rows = pd.DataFrame | np.ndarray  #: Rows to predict: a table, or an array of sh
 
 
 class Baseline(FederatedLearner):
-    """A learner to compare with: its queries are answered without protection."""
+    """A learner for comparison, whose queries are answered without protection."""
 
     baseline: ClassVar[bool] = True
     _classifies: ClassVar[bool] = True  #: Whether it predicts classes
 
     def published(self) -> Policy:
-        """All of its queries, unprotected."""
+        """Return a policy with all queries unprotected."""
         guards = {query.kind: (Guard.of("open"),) for query in self.queries}
         return Policy(guards, name="published")
 
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """There is none (PolicyError: always)."""
+        """Raise PolicyError: there is no private mode."""
         raise PolicyError(
             f"{type(self).__name__} is a baseline without a private way; write published()"
         )
@@ -42,7 +42,7 @@ class Baseline(FederatedLearner):
         return class_count(schema) if self._classifies else 0
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        """Class probabilities or numbers, for the two classes below; shape (rows, classes or 1)."""
+        """Return class probabilities or numbers, for the two classes below; shape (rows, classes or 1)."""
         raise NotImplementedError
 
     def _described(self, model: str, **more: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class BaselineClassifier(Baseline, FederatedClassifier):
     """A baseline that predicts classes."""
 
     def predict_proba(self, X: Rows, *, client: Any = None) -> np.ndarray:
-        """Probabilities of the classes, shape (rows, classes); ``Local...`` take a client for each row."""
+        """Return probabilities of the classes, shape (rows, classes); ``Local...`` accept a client per row."""
         return self._predicted(X, client)
 
 
@@ -64,7 +64,7 @@ class BaselineRegressor(Baseline, FederatedRegressor):
     _classifies: ClassVar[bool] = False
 
     def predict(self, X: Rows, *, client: Any = None) -> np.ndarray:
-        """Predictions, shape (rows,); arguments as for :meth:`BaselineClassifier.predict_proba`."""
+        """Return predictions, shape (rows,); arguments as for :meth:`BaselineClassifier.predict_proba`."""
         return self._predicted(X, client)[:, 0]
 
 
@@ -79,17 +79,17 @@ class BinaryBaseline(BaselineClassifier):
 
     @abstractmethod
     def _second(self, x: np.ndarray) -> np.ndarray:
-        """Probability of the second class for encoded rows, shape (rows,)."""
+        """Return the probability of the second class for encoded rows, shape (rows,)."""
 
 
 class LinearBaseline(BinaryBaseline):
     """A logistic regression on the encoded features."""
 
-    called: ClassVar[str]  #: What the model is called where people read it
-    weights_: np.ndarray  #: Intercept, then a coefficient for each feature; set by ``fit``
+    called: ClassVar[str]  #: Name of the model in texts
+    weights_: np.ndarray  #: Intercept, then one coefficient per feature; set by ``fit``
 
     def decision_function(self, X: Rows, *, client: Any = None) -> np.ndarray:
-        """Log-odds of the second class, shape (rows,)."""
+        """Return log-odds of the second class, shape (rows,)."""
         return self._log_odds(self._encode(X, client))
 
     def _log_odds(self, x: np.ndarray) -> np.ndarray:
@@ -99,12 +99,12 @@ class LinearBaseline(BinaryBaseline):
         return np.asarray(expit(self._log_odds(x)))
 
     def readable(self) -> dict[str, Any]:
-        """Intercept and coefficients."""
+        """Return intercept and coefficients."""
         linear = dict(zip(self.schema_.names, self.weights_[1:].tolist(), strict=True))
         intercept = float(self.weights_[0])
         return self._described(self.called, link="logit", intercept=intercept, linear=linear)
 
 
 def once(*queries: Query) -> Sequence[Planned]:
-    """A plan that asks each query once."""
+    """Return a plan that sends each query once."""
     return [Planned(query, 1) for query in queries]

@@ -17,21 +17,21 @@ from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-MAX_PRECISION = 1e9  #: Greatest precision, inverse of the least, that can be inverted
+MAX_PRECISION = 1e9  #: Maximum precision, and inverse of the minimum, that can be inverted
 
 
 @dataclass(frozen=True)
 class LocalPosterior(Query):
     """Mode and curvature of a client's posterior under a Gaussian prior.
 
-    Sensitivity: none is finite; a separable client's mode moves as far as the prior lets it.
+    Sensitivity: none is finite; a separable client's mode changes as far as the prior allows.
     """
 
     precision: float  #: of the prior on every coefficient, Gamma
     kind: ClassVar[str] = "baselines.posterior"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``mode`` by term, the intercept first, and ``curvature`` by pair of terms."""
+        """Return ``mode`` by term, the intercept first, and ``curvature`` by pair of terms."""
         if schema.target is None or not 1 / MAX_PRECISION <= self.precision <= MAX_PRECISION:
             raise QueryError("malformed", "a posterior needs a target and a positive precision")
         terms = 1 + len(schema.features)
@@ -41,7 +41,7 @@ class LocalPosterior(Query):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Newton's method with halved steps until the posterior rises no more."""
+        """Use Newton's method with step halving until the posterior no longer increases."""
         assert view.schema.target is not None
         design = np.column_stack([np.ones(len(view.table)), view.table.x])
         low, high = view.schema.target.bounds
@@ -50,7 +50,7 @@ class LocalPosterior(Query):
 
 
 def posterior_mode(design: np.ndarray, target: np.ndarray, precision: float) -> np.ndarray:
-    """The maximum of log-likelihood minus precision times half the squared norm."""
+    """Return the maximum of log-likelihood minus precision times half the squared norm."""
 
     def log_posterior(weights: np.ndarray) -> float:
         scores = design @ weights
@@ -77,10 +77,10 @@ def _curvature(design: np.ndarray, mode: np.ndarray, precision: float) -> np.nda
 
 
 class BayesianInference(LinearBaseline):
-    """Joins the clients' posteriors: A = sum A_m - (M - 1) Gamma, mode A^-1 sum A_m mode_m.
+    """Combines the clients' posteriors: A = sum A_m - (M - 1) Gamma, mode A^-1 sum A_m mode_m.
 
     Args:
-        precision: of the prior on every coefficient (the features in their own units).
+        precision: of the prior on every coefficient (features in their own units).
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (LocalPosterior,)
@@ -93,7 +93,7 @@ class BayesianInference(LinearBaseline):
         self.precision = precision
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask once, and join; errors as for the base."""
+        """Query once, and combine; errors as for the base."""
         self._start(federation)
         answers = federation.ask(LocalPosterior(float(self.precision)))
         modes = [np.asarray(mode) for mode in answers.each("mode").values()]
@@ -106,7 +106,7 @@ class BayesianInference(LinearBaseline):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """|coefficient| times the width of the public bounds, the largest being 1."""
+        """|coefficient| times the width of the public bounds, scaled to a maximum of 1."""
         size = np.abs(self.weights_[1:]) * (self.schema_.upper - self.schema_.lower)
         return np.asarray(size / max(size.max(), 1e-300))
 

@@ -1,4 +1,4 @@
-"""Local-ensemble random forest (Hauschild et al. 2022): clients' own forests, put together."""
+"""Local-ensemble random forest (Hauschild et al. 2022): clients' own forests, combined."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-#: Most trees of a client, and most records that a leaf can be asked to have.
+#: Maximum trees of a client, and maximum of ``min_leaf``.
 MAX_TREES, MAX_LEAF = 10_000, 10**9
 NODE = ("tree", "feature", "threshold", "left", "right", "value")  #: Columns of a node's row
 
@@ -31,19 +31,19 @@ class LocalForest(Query):
     Sensitivity: none is finite; one record can change every tree.
     """
 
-    trees: int  #: how many
-    min_leaf: int  #: fewest records of a leaf
+    trees: int  #: number of trees
+    min_leaf: int  #: minimum records of a leaf
     kind: ClassVar[str] = "baselines.forest"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``nodes``: a row for each node with the columns :data:`NODE`."""
+        """Return ``nodes``: one row per node with the columns :data:`NODE`."""
         sane = 1 <= self.trees <= MAX_TREES and 1 <= self.min_leaf <= MAX_LEAF
         if schema.target is None or not sane:
             raise QueryError("malformed", "a forest needs a target, trees and leaves")
         return {"nodes": Part(PartType.ARTIFACT, ("node", "column"), (-1, len(NODE)))}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Grow; a client without records sends no tree."""
+        """Grow the trees; a client without records sends none."""
         table = view.table
         if not len(table):
             return {"nodes": np.zeros((0, len(NODE)))}
@@ -72,7 +72,7 @@ class LocalForests(BinaryBaseline):
 
     Args:
         n_estimators: trees of each client.
-        min_samples_leaf: fewest records of a leaf.
+        min_samples_leaf: minimum records of a leaf.
     """
 
     queries: ClassVar[tuple[type[Query], ...]] = (LocalForest,)
@@ -86,7 +86,7 @@ class LocalForests(BinaryBaseline):
         self.min_samples_leaf = min_samples_leaf
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask once; errors as for the base."""
+        """Query once; errors as for the base."""
         self._start(federation)
         answers = federation.ask(LocalForest(self.n_estimators, self.min_samples_leaf))
         self.forests_ = [
@@ -101,16 +101,16 @@ class LocalForests(BinaryBaseline):
         return np.asarray(np.mean(each, axis=0))
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One query."""
+        """Return one query."""
         return once(LocalForest(self.n_estimators, self.min_samples_leaf))
 
     def readable(self) -> dict[str, Any]:
-        """What the columns of every node in the state's forests are."""
+        """Return the meaning of the node columns in the state's forests."""
         names = {"columns": list(NODE), "features": list(self.schema_.names)}
         return self._described("local-ensemble random forest", **names)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See the base; every way through a saved tree ends."""
+        """See the base; saved trees are checked to have no cycles."""
         super().restore(state)
         for nodes in self.forests_:
             _grown(nodes).check(self.schema_)

@@ -23,23 +23,23 @@ from privfed.questions.part import Part, PartType
 from privfed.questions.query import Query, View
 from privfed.tables.schema import Schema
 
-_BINS = 32  #: Bins of each histogram that the scaling is read off
+_BINS = 32  #: Bins of each histogram for the scaling
 
 
 @dataclass(frozen=True, eq=False)
 class FuzzyRules(Query):
     """A client's rules: an antecedent for each cell that holds a record, and a linear model each.
 
-    Sensitivity: none is finite; a rule says that a record lies there, and its model may interpolate it.
+    Sensitivity: none is finite; a rule reveals that there is a record, and its model may interpolate it.
     """
 
     sets: int  #: uniform triangular fuzzy sets of each feature
-    lower: np.ndarray  #: where each feature's [0, 1] begins, shape (features,)
-    upper: np.ndarray  #: where it ends
+    lower: np.ndarray  #: lower end of each feature's [0, 1], shape (features,)
+    upper: np.ndarray  #: upper end
     kind: ClassVar[str] = "baselines.fuzzy_rules"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``antecedents`` by rule and feature, ``consequents`` by rule and coefficient, ``weights``."""
+        """Return ``antecedents`` by rule and feature, ``consequents`` by rule and coefficient, ``weights``."""
         features = len(schema.features)
         numeric = schema.target is not None and schema.target.numeric
         if not numeric or not 2 <= self.sets <= 99:
@@ -54,7 +54,7 @@ class FuzzyRules(Query):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Weighted least squares in every cell that is some record's strongest."""
+        """Fit weighted least squares in every cell that is some record's strongest."""
         assert view.schema.target is not None
         low, high = view.schema.target.bounds
         unit = to_unit(view.table.x, self.lower, self.upper)
@@ -79,12 +79,12 @@ class FuzzyRules(Query):
 
 
 def strongest(unit: np.ndarray, sets: int) -> np.ndarray:
-    """Each value's set of greatest membership, shape (records, features)."""
+    """Return each value's set of largest membership, shape (records, features)."""
     return np.asarray(np.rint(unit * (sets - 1)), np.int64)
 
 
 def strength(unit: np.ndarray, antecedents: np.ndarray, sets: int) -> np.ndarray:
-    """How strongly records activate rules: the product of memberships, shape (records, rules)."""
+    """Return records' activations of rules, the product of memberships, shape (records, rules)."""
     result = np.ones((len(unit), len(antecedents)))
     for values, chosen in zip(unit.T, antecedents.T, strict=True):
         result *= np.maximum(0.0, 1 - np.abs(values[:, None] * (sets - 1) - chosen))
@@ -92,10 +92,10 @@ def strength(unit: np.ndarray, antecedents: np.ndarray, sets: int) -> np.ndarray
 
 
 class FuzzyRulesRegressor(BaselineRegressor):
-    """Every client learns rules alone; the server merges those of one antecedent.
+    """Every client learns rules alone; the server merges rules with equal antecedents.
 
-    Their models are averaged by their summed activation. A row is predicted by its strongest rule,
-    or if none is active by the one whose sets' peaks are nearest.
+    Their models are averaged, weighted by summed activation. A row is predicted by its strongest
+    rule, or if none is active by the one with the nearest peaks.
 
     Args:
         n_fuzzy_sets: uniform triangular fuzzy sets of each feature.
@@ -110,14 +110,14 @@ class FuzzyRulesRegressor(BaselineRegressor):
     antecedents_: np.ndarray
     consequents_: np.ndarray
     weights_: np.ndarray
-    lower_: np.ndarray  #: Where each feature's [0, 1] begins and ends; set by ``fit``
+    lower_: np.ndarray  #: Ends of each feature's [0, 1]; set by ``fit``
     upper_: np.ndarray
 
     def __init__(self, *, n_fuzzy_sets: int = 5) -> None:
         self.n_fuzzy_sets = n_fuzzy_sets
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask for histograms to scale by, then for rules, and merge them; errors as for the base."""
+        """Query histograms for scaling, then rules, and merge them; errors as for the base."""
         self._start(federation)
         schema = federation.schema
         assert schema.target is not None
@@ -168,20 +168,20 @@ class FuzzyRulesRegressor(BaselineRegressor):
 
     @property
     def n_rules_(self) -> int:
-        """Rules after merging."""
+        """Number of rules after merging."""
         return len(self.antecedents_)
 
     @property
     def n_parameters_(self) -> int:
-        """A set for each feature and a coefficient more than features, of each rule (Table 8)."""
+        """For each rule, a set per feature plus a coefficient per feature and one more (Table 8)."""
         return self.n_rules_ * (2 * len(self.schema_.features) + 1)
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Histograms round by round, then the rules once."""
+        """Return histograms by round, then the rules once."""
         rules = FuzzyRules(self.n_fuzzy_sets, schema.lower, schema.upper)
         return [Planned(Scaling(_BINS), rounds(_BINS)), Planned(rules, 1)]
 
     def readable(self) -> dict[str, Any]:
-        """What the state's arrays are of."""
+        """Return the meaning of the state's arrays."""
         name = "Takagi-Sugeno-Kang fuzzy rules, maximum matching"
         return self._described(name, rules=self.n_rules_)

@@ -32,28 +32,28 @@ from privfed.questions.query import Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
-#: Most weights of a network, and passes over a client's records in one round.
+#: Maximum weights of a network, and maximum passes over a client's records in one round.
 MAX_WEIGHTS, MAX_PASSES = 10_000_000, 1_000
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkStep(Query):
-    """A client's network after some passes over its records, and how many it has.
+    """A client's network after some passes over its records, and their number.
 
-    Sensitivity: none is finite; the gradients are not clipped, and steps build on one another.
+    Sensitivity: none is finite; gradients are not clipped, and steps depend on one another.
     """
 
-    weights: np.ndarray  #: of all layers, one after another
+    weights: np.ndarray  #: of all layers, concatenated
     hidden: tuple[int, ...]  #: units of the hidden layers
     classes: int  #: outputs; 0 for a regression
     passes: int  #: over the records, in batches of ``batch``
     batch: int  #: records of a batch
     step: float  #: size of a step (Adam's)
-    round: int  #: which round it is, so that batches differ
+    round: int  #: number of the round, so that batches differ
     kind: ClassVar[str] = "baselines.network"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``weights`` and ``size``."""
+        """Return ``weights`` and ``size``."""
         if schema.target is None or not self.hidden or min(self.hidden) < 1:
             raise QueryError("malformed", "a network needs a target and hidden units")
         size = sum((a + 1) * b for a, b in _layers(schema, self.hidden, self.classes))
@@ -68,7 +68,7 @@ class NetworkStep(Query):
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Take Adam's steps (Kingma and Ba 2015); a client without records gives the weights back."""
+        """Take Adam's steps (Kingma and Ba 2015); without records, the weights are unchanged."""
         records = len(view.table)
         x, y = inputs(view.table.x, view.schema), _target(view.table, self.classes)
         rng = view.rng(f"baselines.network {self.round}")
@@ -84,7 +84,7 @@ class NetworkStep(Query):
 
 
 def inputs(x: np.ndarray, schema: Schema) -> np.ndarray:
-    """Numbers scaled to [-1, 1] by their public bounds, categories as one column each."""
+    """Return numbers scaled to [-1, 1] by their public bounds, and one-hot categories."""
     columns = []
     for place, column in enumerate(schema.features):
         if column.categories:
@@ -120,7 +120,7 @@ def _batches(
 
 
 def _matrices(weights: np.ndarray, layers: Sequence[tuple[int, int]]) -> list[np.ndarray]:
-    """Each layer's weights, the last row its offsets."""
+    """Return each layer's weights, with the biases as last row."""
     found, first = [], 0
     for inside, outside in layers:
         size = (inside + 1) * outside
@@ -132,7 +132,7 @@ def _matrices(weights: np.ndarray, layers: Sequence[tuple[int, int]]) -> list[np
 def forward(
     weights: np.ndarray, layers: Sequence[tuple[int, int]], x: np.ndarray
 ) -> list[np.ndarray]:
-    """Each layer's outputs: rectified, the last one as it is."""
+    """Return each layer's outputs: ReLU, except for the last one."""
     outputs, matrices = [x], _matrices(weights, layers)
     for number, matrix in enumerate(matrices):
         sums = outputs[-1] @ matrix[:-1] + matrix[-1]
@@ -147,7 +147,7 @@ def _gradient(
     y: np.ndarray,
     classes: int,
 ) -> np.ndarray:
-    """Of the mean loss: cross-entropy of classes, half the squared error of numbers."""
+    """Return the gradient of the mean loss: cross-entropy for classes, half the squared error for numbers."""
     outputs, matrices = forward(weights, layers, x), _matrices(weights, layers)
     error = (softmax(outputs[-1], axis=1) if classes else outputs[-1]) - y
     gradients = []
@@ -171,7 +171,7 @@ class Units(Allowed):
 
 
 class _FedAvgNetwork(Baseline):
-    """Averages the clients' networks round by round, weighted by their records."""
+    """Averages the clients' networks in rounds, weighted by their records."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (NetworkStep,)
     _parameter_constraints: ClassVar[Constraints] = {
@@ -207,7 +207,7 @@ class _FedAvgNetwork(Baseline):
         )
 
     def _first(self, schema: Schema) -> np.ndarray:
-        """Drawn weights (He et al. 2015), offsets zero."""
+        """Draw initial weights (He et al. 2015), with zero biases."""
         rng = np.random.default_rng(self.random_state)
         parts = []
         for inside, outside in self._shape(schema):
@@ -216,7 +216,7 @@ class _FedAvgNetwork(Baseline):
         return np.concatenate(parts).astype(np.float32)
 
     def fit(self, federation: Disclosure) -> Self:
-        """Average until the rounds are over or nobody answers; errors as for the base."""
+        """Average until the rounds are over or no client answers; errors as for the base."""
         self._start(federation)
         weights = self._first(self.schema_)
         for number in range(self.n_rounds):
@@ -236,7 +236,7 @@ class _FedAvgNetwork(Baseline):
         return self
 
     def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        """Class probabilities, or the target within its public bounds; shape (rows, classes or 1)."""
+        """Return class probabilities, or the target within its public bounds; shape (rows, classes or 1)."""
         rows = inputs(self._encode(x, client), self.schema_)
         outputs = forward(self.weights_.astype(float), self._shape(self.schema_), rows)[-1]
         if self._classifies:
@@ -259,7 +259,7 @@ class FedAvgNetworkClassifier(_FedAvgNetwork, BaselineClassifier):
     Args:
         hidden_layer_sizes: units of the hidden layers.
         n_rounds: rounds of averaging.
-        local_epochs: over a client's records in each round.
+        local_epochs: passes over a client's records in each round.
         batch_size: records of a batch.
         learning_rate: size of a step.
         random_state: seed of the first weights.
@@ -277,7 +277,7 @@ class FedAvgLogistic(LinearBaseline):
     """Local gradient steps on every client, averaged by the clients' numbers of records.
 
     Without a penalty, dual averaging is federated averaging (dual and primal weights are the same),
-    so the queries are those of RuleFit with linear terms alone.
+    so the queries are those of RuleFit with linear terms only.
 
     Args:
         n_rounds: rounds of averaging.
@@ -301,7 +301,7 @@ class FedAvgLogistic(LinearBaseline):
         self.learning_rate = learning_rate
 
     def fit(self, federation: Disclosure) -> Self:
-        """Average until the rounds are over or nobody answers; errors as for the base."""
+        """Average until the rounds are over or no client answers; errors as for the base."""
         self._start(federation)
         terms = _linear(federation.schema)
         answers = federation.ask(Supports(terms))
@@ -323,7 +323,7 @@ class FedAvgLogistic(LinearBaseline):
         return self
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Sizes, rounds, and the objective."""
+        """Return sizes, rounds, and the objective."""
         terms = _linear(schema)
         zeros = np.zeros(1 + len(terms))
         steps = LocalStepParams(self.learning_rate, 0.0, self.local_steps, 0.0)
@@ -335,7 +335,7 @@ class FedAvgLogistic(LinearBaseline):
 
 
 def _linear(schema: Schema) -> Terms:
-    """Linear terms alone, scaled to [-2, 2] over the public bounds."""
+    """Return linear terms only, scaled to [-2, 2] over the public bounds."""
     features = len(schema.features)
     scale = 0.1 * (schema.upper - schema.lower)
     cutoffs = Cutoffs(((),) * features, schema.lower, schema.upper, scale)

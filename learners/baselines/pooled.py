@@ -1,4 +1,4 @@
-"""Centralized and local learning: every record leaves, and the ledger says so."""
+"""Centralized and local learning: all records are released, as the ledger records."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from privfed.questions.query import Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
-POOLED = "pooled"  #: What the one model of all records is called among ``models_``
+POOLED = "pooled"  #: Name of the model of all records among ``models_``
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,25 @@ class RawRecords(Query):
     kind: ClassVar[str] = "baselines.records"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``records`` by record and column, the target last."""
+        """Return ``records`` by record and column, the target last."""
         shape = (-1, len(schema.columns))
         return {"records": Part(PartType.ARTIFACT, ("record", "column"), shape)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """The encoded table."""
+        """Return the encoded table."""
         table = view.table
         return {"records": np.column_stack([table.x, table.target])}
 
 
 class RawBaseline(Baseline):
-    """Asks for all records, then learns on them: on all together, or on each client's alone."""
+    """Queries all records, then learns on all together, or on each client's."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (RawRecords,)
-    _pools: ClassVar[bool]  #: Whether the records of all clients are put together
+    _pools: ClassVar[bool]  #: Whether the records of all clients are pooled
     models_: dict[str, Any]  #: The fitted models by client, or one called ``pooled``
 
     def fit(self, federation: Disclosure) -> Self:
-        """Ask for the records and learn; a client without any has no model; InputError if none has."""
+        """Query the records and learn; clients without any have no model (InputError: none has)."""
         self._start(federation)
         replies = federation.ask(RawRecords()).each("records")
         tables = {client: np.asarray(table) for client, table in replies.items() if len(table)}
@@ -75,18 +75,18 @@ class RawBaseline(Baseline):
 
     @abstractmethod
     def _learned(self, name: str, records: Records) -> Any:
-        """A model of a client's records, or of all."""
+        """Return a model of a client's records, or of all."""
 
     @abstractmethod
     def _read(self, data: Mapping[str, Any]) -> Any:
-        """A model from what its ``to_dict`` gave, checked against the schema."""
+        """Build a model from its ``to_dict`` output, checked against the schema."""
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """One query, for everything."""
+        """Return one query, for everything."""
         return once(RawRecords())
 
     def state(self) -> dict[str, Any]:
-        """The models as plain data, by client (or ``pooled``)."""
+        """Return the models as plain data, by client (or ``pooled``)."""
         return {"models": {name: model.to_dict() for name, model in self.models_.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -99,7 +99,7 @@ class RawBaseline(Baseline):
 class _RawRuleFit(RawBaseline):
     """Runs a federated learner on raw records; the mean of several models' predictions.
 
-    To score each client's model alone, as the paper does, use ``models_``.
+    To score each client's model, as in the paper, use ``models_``.
     """
 
     _parameter_constraints: ClassVar[Constraints] = {"learner": [Learner(FederatedLearner), None]}
@@ -117,7 +117,7 @@ class _RawRuleFit(RawBaseline):
         return self._unfitted().fit(UngatedDisclosure({name: records}))
 
     def predict(self, X: Rows, *, client: Any = None) -> np.ndarray:
-        """Predict each row: the model's own prediction, or by the mean of several, shape (rows,)."""
+        """Return predictions, the model's own, or by the mean of several, shape (rows,)."""
         first, *others = self.models_.values()
         if not others:
             self._encode(X, client)  # which refuses what is none

@@ -24,11 +24,11 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class EncodedForest:
-    """A grown forest, and what its categories are replaced by."""
+    """A grown forest, with the codes of its categories."""
 
     forest: tree.Forest  #: the trees
     values: np.ndarray  #: class probabilities or mean target, shape (nodes, values)
-    codes: Mapping[int, np.ndarray]  #: numbers of categories, by the feature's index
+    codes: Mapping[int, np.ndarray]  #: codes of categories, by the feature's index
 
     @classmethod
     def grown(cls, model: Any, records: Records, classes: int) -> Self:
@@ -55,11 +55,11 @@ class EncodedForest:
         return cls(forest, values, codes)
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """The mean over trees, shape (rows, values)."""
+        """Return the mean over trees, shape (rows, values)."""
         return self.forest.mean(_numbers(x, self.codes), self.values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, from which :meth:`from_dict` makes it again."""
+        """Return plain data for :meth:`from_dict`."""
         own = self.forest
         arrays = (own.feature, own.children, own.cuts, own.categories, own.roots, self.values)
         codes = {str(index): plain(array) for index, array in self.codes.items()}
@@ -67,14 +67,14 @@ class EncodedForest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_dict` gave."""
+        """Read the output of :meth:`to_dict`."""
         *trees, values = (restored(array) for array in data["arrays"])
         codes = {int(index): restored(array) for index, array in data["codes"].items()}
         return cls(tree.Forest(*trees), values, codes)
 
 
 def forest_of(trees: Sequence[tuple[np.ndarray, ...]]) -> tree.Forest:
-    """A forest from scikit-learn's arrays: feature, threshold, left and right child of each node."""
+    """Build a forest from scikit-learn's arrays: feature, threshold, left and right child of each node."""
     return tree.Forest.of(
         [
             tree.Tree.binary(feature, tree.cuts_of_thresholds(threshold), left, right)
@@ -97,7 +97,7 @@ def _means(codes: np.ndarray, said: np.ndarray, categories: int) -> np.ndarray:
 
 
 class _ScikitForest(RawBaseline):
-    """Asks for all records, then fits scikit-learn's forest to them."""
+    """Base class: queries all records, then fits scikit-learn's forest to them."""
 
     _parameter_constraints: ClassVar[Constraints] = {
         "n_estimators": [Integers(at_least=1, at_most=10_000)],
@@ -135,7 +135,7 @@ class _ScikitForest(RawBaseline):
         return EncodedForest.grown(forest, records, self._n_classes(self.schema_))
 
     def _predicted(self, x: Rows, client: str | Sequence[str] | None) -> np.ndarray:
-        """By the model of a row's own client where it is known, else the mean over models."""
+        """Predict by the model of a row's client if known, else by the mean over models."""
         rows = self._encode(x)
         values = {name: model.predict(rows) for name, model in self.models_.items()}
         mean = np.asarray(np.mean(list(values.values()), axis=0))
@@ -198,13 +198,13 @@ _CONSTRAINTS: Constraints = {
 
 
 class HistogramForest(PublishedForest):
-    """FedForest's protocol, of which it asks extremes and bins alone."""
+    """FedForest's protocol, with only extremes and bins queried."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (Sketches, BinStatistics)
 
 
 class _HistogramForest(Baseline, LearnerByWays):
-    """What both share: their parameters, and bins of equal width."""
+    """Base class of both, with parameters, and bins of equal width."""
 
     ways: ClassVar[Ways] = (HistogramForest,)
     _parameter_constraints: ClassVar[Constraints] = _CONSTRAINTS
@@ -238,12 +238,12 @@ class HistogramForestClassifier(_HistogramForest, FedForestClassifier):
     """A federated forest over equal-width bins.
 
     Args:
-        n_estimators: how many.
-        max_depth: most splits on a path.
+        n_estimators: number of trees.
+        max_depth: maximum splits on a path.
         min_samples_leaf: fewest records of a leaf.
-        max_features: how many features each node looks at.
-        n_bins: equal widths of each feature.
-        random_state: seed of the server's own draws.
+        max_features: number of features tried at each node.
+        n_bins: equal-width bins of each feature.
+        random_state: seed of the server's draws.
     """
 
 

@@ -38,18 +38,18 @@ class KeepOwn(LocalEffect):
     kind: ClassVar[str] = "baselines.own_tree"
 
     def check(self, schema: Schema) -> None:
-        """Hold depths to what trees can have."""
+        """Check that trees can have the depths."""
         self.scoring.check(schema)
         check_depth(self.lowest)
         check_depth(self.deepest)
 
     def take_effect(self, view: LocalView) -> None:
-        """Put it on the client's shelf."""
+        """Store the tree on the client's shelf."""
         view.shelf[self.kind] = grown(view, self.scoring, self.lowest, self.deepest).to_dict()
 
 
 def grown(view: View, scoring: Scoring, lowest: int, deepest: int) -> PersonalTree:
-    """A CART tree of the depth that cross-validation prefers, on all records of a view."""
+    """Return a CART tree of the depth chosen by cross-validation, on all records of a view."""
     client = Client.of(view, scoring.classify)
     depth = client.own_depth(scoring.folds, range(lowest, deepest + 1))
     nodes = local.cart(client.x, client.y, client.classes, depth)
@@ -76,7 +76,7 @@ class _Trees(Baseline):
 
 
 class _LocalTree(_Trees, PersonalLearner):
-    """Each client grows a tree alone; nothing leaves."""
+    """Each client grows a tree alone; nothing is released."""
 
     queries: ClassVar[tuple[type[Query], ...]] = (KeepOwn,)
 
@@ -108,7 +108,7 @@ class _LocalTree(_Trees, PersonalLearner):
         return {}
 
     def restore(self, state: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _CentralTree(_Trees, RawBaseline):
@@ -134,9 +134,9 @@ class LocalTreeClassifier(BaselineClassifier, _LocalTree):
     """A tree at each client, grown alone.
 
     Args:
-        min_depth: least depth that cross-validation tries.
-        max_depth: greatest one.
-        cv: of cross-validation.
+        min_depth: minimum depth tried by cross-validation.
+        max_depth: maximum one.
+        cv: number of folds.
     """
 
 

@@ -28,21 +28,21 @@ from privfed.tables.schema import Schema
 
 
 class LevelCounts(NodeCounts):
-    """What a level of the tree is grown from, and its leaves' labels."""
+    """Counts for growing a level of the tree, and for its leaves' labels."""
 
     kind: ClassVar[str] = "baselines.truex"
 
 
 class TruexTreeClassifier(BaselineClassifier):
-    """A tree of noisy class counts, level by level; a node is split wherever they gain, as in CART.
+    """A tree from noisy class counts, level by level; nodes are split at any gain, as in CART.
 
-    Each of the d levels and the leaves' labels spend an equal part of epsilon, all features of a
-    level together (the paper divides by 2 (d + 1) and by the features, for it asks for totals and
-    class counts apart; sums over bins give the totals).
+    Each of the d levels and the leaves' labels spend an equal part of epsilon, with all features of
+    a level together (the paper divides by 2 (d + 1) and by the features, as it queries totals and
+    class counts separately; here sums over bins give the totals).
 
     Args:
-        max_depth: d; the FedGA-Tree paper finds 6 best.
-        n_bins: of features with many values, equal in width.
+        max_depth: d; 6 is best in the FedGA-Tree paper.
+        n_bins: equal-width bins of features with many values.
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
@@ -56,7 +56,7 @@ class TruexTreeClassifier(BaselineClassifier):
         self.n_bins = n_bins
 
     def fit(self, federation: Disclosure) -> Self:
-        """Grow; sets ``shared_``; errors as for the base."""
+        """Grow the tree, and set ``shared_``; errors as for the base."""
         self._start(federation)
         schema, growth = federation.schema, NoisyTreeGrower(classes(federation.schema))
         features, open_ = np.arange(len(schema.features)), [0]
@@ -78,7 +78,7 @@ class TruexTreeClassifier(BaselineClassifier):
         return self
 
     def _label(self, federation: Disclosure, growth: NoisyTreeGrower, edges: np.ndarray) -> None:
-        """Ask for the leaves' class counts anew; without an answer the splits' counts stand."""
+        """Query the leaves' class counts again; without an answer keep the splits' counts."""
         leaves = growth.tree.leaves
         query = LevelCounts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)
         try:
@@ -89,7 +89,7 @@ class TruexTreeClassifier(BaselineClassifier):
             growth.nodes[node].counts = of_node
 
     def _edges(self, schema: Schema) -> np.ndarray:
-        """Between all values of columns that have few, else in equal steps; public."""
+        """Return public edges: between all values of columns with few, else at equal steps."""
         rows = []
         for column in schema.features:
             low, high = column.bounds
@@ -106,22 +106,22 @@ class TruexTreeClassifier(BaselineClassifier):
         return shares
 
     def check(self, schema: Schema) -> None:
-        """Hold the target to classes."""
+        """Check that the target is classes."""
         super().check(schema)
         if not classes(schema):
             raise InputError("TruexTreeClassifier needs a category, or an integer from 0 to 1")
 
     def published(self, epsilon: Number = 1, parties: int = 1) -> Policy:
-        """Laplace noise, epsilon in all (Truex et al.: 1).
+        """Return a policy with Laplace noise, with total ``epsilon`` (Truex et al.: 1).
 
         Args:
             epsilon: of the total.
-            parties: t, honest parties behind a secure sum: each adds noise of a variance t - 1 times
-                smaller, so that the *sum* is as noisy as one party's would have to be. The ledger
-                counts each party's release without the encryption, sqrt(t - 1) times as much.
+            parties: t, honest parties of a secure sum: each adds noise of a variance t - 1 times smaller, so that
+                the *sum* is as noisy as one party's release would have to be. The ledger charges each party's release
+                without the encryption, sqrt(t - 1) times as much.
 
         Raises:
-            PolicyError: no number of parties.
+            PolicyError: invalid number of parties.
         """
         if not isinstance(parties, int) or parties < 1:
             raise PolicyError(f"parties must be a whole number of at least 1, not {parties!r}")
@@ -131,7 +131,7 @@ class TruexTreeClassifier(BaselineClassifier):
         return Policy({LevelCounts.kind: (guard,)}, name="published")
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Each level, and the leaves."""
+        """Return each level, and the leaves."""
         features, edges = np.arange(len(schema.features)), self._edges(schema)
         tree = full_tree(self.max_depth - 1)
         return [Planned(LevelCounts(tree, tree.leaves, features, edges, None), self.max_depth + 1)]

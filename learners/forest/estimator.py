@@ -233,7 +233,7 @@ class _FedForest(LearnerByWays):
         return ax if used else pictures.titled(ax, f"the model does not use {shown(column.name)}")
 
     def describe(self, tree: int | None = None) -> str:
-        """Return one tree as text, a rule per leaf; by default the first, for a private model the main effects.
+        """Return one tree as text, a rule per leaf; by default the first, for a private model columns by effect.
 
         Numbers are rounded; :meth:`to_text` has a published model's exact ones.
         """

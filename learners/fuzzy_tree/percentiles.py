@@ -1,6 +1,6 @@
 """Percentiles from histograms summed over clients, refined in rounds.
 
-The percentiles' bins are divided further, and the ranges besides them are single bins.
+The percentiles' bins are divided further, and the ranges between and beyond are single bins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from privfed.tables.schema import Schema
 
 _RESOLUTION = 1e-15  #: Numbers closer than this fraction of themselves are equal
 NO_WIDTH = 1e-12  #: Ends closer than this fraction of the bounds' width have a single value
-_FEWEST = 7  #: Minimum bins for two windows and the ranges besides them
+_FEWEST = 7  #: Minimum bins for two windows and the ranges between and beyond
 
 
 def rounds(bins: int, finest: float = SETTINGS.usual_bin) -> int:

@@ -1,4 +1,4 @@
-"""What a client keeps between queries, rebuilt from records and secret whenever it is gone."""
+"""A client's state between queries, rebuilt from records and secret if lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Client:
 
     @classmethod
     def of(cls, view: View, classify: bool) -> Client:
-        """The client's state, from its cache if it is still there."""
+        """Return the client's state, from its cache if possible."""
         kept = view.cache.get((_KEY, classify))
         if not isinstance(kept, cls):
             kept = view.cache[_KEY, classify] = cls(view, classify)
@@ -43,11 +43,11 @@ class Client:
 
     @cached_property
     def table(self) -> Ranked:
-        """The records as whole numbers."""
+        """The records as integers."""
         return Ranked.of(self.x, self.y, self.classes, self._middle)
 
     def roots(self, scoring: Scoring) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each fit the records to fit to and those to score on."""
+        """Return, for each fit, the records for fitting and those for scoring."""
         everyone = np.arange(len(self.y))
         if scoring.held == "folds" and len(self.y) >= 2:
             parts = local.folds(self.order, scoring.folds)
@@ -58,13 +58,13 @@ class Client:
         return [(everyone, everyone)]
 
     def trie(self, scoring: Scoring, depth: int) -> Trie:
-        """Fitted candidates; only the last way of scoring is kept."""
+        """Return fitted candidates; only the last scoring is cached."""
         if (scoring, depth) not in self._tries:
             self._tries = {(scoring, depth): Trie(self.table, self.roots(scoring), depth)}
         return self._tries[scoring, depth]
 
     def depth_scores(self, folds: int, depths: range) -> np.ndarray:
-        """Cross-validated scores of its own trees, shape (folds, depths); only the last ones are kept."""
+        """Return cross-validated scores of its own trees, shape (folds, depths); only the last ones are cached."""
         if (folds, depths) not in self._depth_scores:
             parts = local.folds(self.order, folds)
             found = local.depth_scores(self.x, self.y, self.classes, parts, depths)
@@ -72,11 +72,11 @@ class Client:
         return self._depth_scores[folds, depths]
 
     def own_depth(self, folds: int, depths: range) -> int:
-        """The depth at which its own trees do best."""
+        """Return the depth with the best score of its own trees."""
         return local.best_depth(self.depth_scores(folds, depths), depths)
 
     def own_held_out(self, scoring: Scoring, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Held-out targets, fit by fit, and the predictions of the tree that it grows alone."""
+        """Return held-out targets, by fit, and the predictions of the tree that it grows alone."""
         true, predicted = [np.empty(0)], [np.empty(0)]
         for fit, held in self.roots(scoring):
             true.append(self.y[held])

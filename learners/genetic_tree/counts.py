@@ -14,25 +14,25 @@ from privfed.questions.tree import Tree
 from privfed.tables.records import Records, nearest_class
 from privfed.tables.schema import Schema
 
-MOST_BINS = 4096  #: Most bins of a feature, and of a numeric target
+MOST_BINS = 4096  #: Maximum bins of a feature, and of a numeric target
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnCounts(Query):
     """Counts of records by bin of each column (the target's column among them, if asked for).
 
-    Sensitivity: a record falls into exactly one bin of each column, so with p columns L1 = p and
-    squared L2 = p. One in another's place moves two bins of each by one: 2 p and 2 p.
+    Sensitivity: a record is in exactly one bin of each column, so with p columns L1 = p and squared
+    L2 = p. Replacing a record changes two bins of each by one: 2 p and 2 p.
     """
 
-    columns: np.ndarray  #: numbers of the columns, the target's being one after the last feature's
-    #: of each column's bins: rising, then infinite; shape (columns, bins - 1). A value on an edge
-    #: belongs to the higher bin
+    columns: np.ndarray  #: indices of the columns, the target's after the last feature's
+    #: edges of each column's bins, increasing, then infinite; shape (columns, bins - 1). A value on
+    #: an edge is in the upper bin
     edges: np.ndarray
     kind: ClassVar[str] = "genetic_tree.cells"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by column and bin."""
+        """Return ``counts`` by column and bin."""
         check_edges(self.columns, self.edges, len(schema.columns))
         p, bins = len(self.columns), self.edges.shape[1] + 1
         moved = Sensitivity(Bound(p, p), replace_one=Bound(2 * p, 2 * p))
@@ -58,21 +58,21 @@ class TargetCells(ColumnCounts):
 class NodeCounts(Query):
     """Counts at open nodes of a public tree, by feature, bin and class.
 
-    Sensitivity: a record reaches at most one open node of the tree; there it falls into exactly one bin of
-    each of the f features, with one class. So L1 = f and squared L2 = f, whatever the number of nodes; one
-    in another's place moves two cells of each feature: 2 f and 2 f. Tree and edges are public: they stand here.
+    Sensitivity: a record reaches at most one open node of the tree, where it is in exactly one bin of each of the f
+    features, with one class. So L1 = f and squared L2 = f for any number of nodes; replacing a record changes two cells
+    of each feature: 2 f and 2 f. Tree and edges are public fields of the query.
     """
 
-    tree: Tree  #: what is grown so far
-    nodes: np.ndarray  #: leaves of it that are open, each once
-    features: np.ndarray  #: numbers of the features, each once
-    edges: np.ndarray  #: of their bins: rising, then infinite; shape (features, bins - 1)
-    #: of a numeric target's bins; none where the target has classes
+    tree: Tree  #: the tree so far
+    nodes: np.ndarray  #: its open leaves, each once
+    features: np.ndarray  #: indices of the features, each once
+    edges: np.ndarray  #: edges of their bins, increasing, then infinite; shape (features, bins - 1)
+    #: edges of a numeric target's bins; empty for classes
     target_edges: np.ndarray | None
     kind: ClassVar[str] = "genetic_tree.nodes"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by node, feature, bin and class."""
+        """Return ``counts`` by node, feature, bin and class."""
         check_open(self.tree, self.nodes, schema)
         check_edges(self.features, self.edges, len(schema.features))
         f = len(self.features)
@@ -104,18 +104,18 @@ class RootCounts(NodeCounts):
 class NodeTotals(Query):
     """Counts at leaves of a public tree, by class.
 
-    Sensitivity: a record reaches one leaf, where it counts once: L1 = 1 and squared L2 = 1; one in
-    another's place moves two cells: 2 and 2. The tree must be public or released before.
+    Sensitivity: a record reaches one leaf, where it counts once: L1 = 1 and squared L2 = 1;
+    replacing a record changes two cells: 2 and 2. The tree must be public or released before.
     """
 
-    tree: Tree  #: what has grown
-    nodes: np.ndarray  #: leaves of it, each once
-    #: of a numeric target's bins; none where the target has classes
+    tree: Tree  #: the grown tree
+    nodes: np.ndarray  #: its leaves, each once
+    #: edges of a numeric target's bins; empty for classes
     target_edges: np.ndarray | None
     kind: ClassVar[str] = "genetic_tree.totals"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``counts`` by node and class."""
+        """Return ``counts`` by node and class."""
         check_open(self.tree, self.nodes, schema)
         moved = Sensitivity(Bound(1, 1), replace_one=Bound(2, 2))
         shape = (len(self.nodes), _targets(self.target_edges, schema))
@@ -140,7 +140,7 @@ def check_open(tree: Tree, nodes: np.ndarray, schema: Schema) -> None:
 
 
 def _targets(edges: np.ndarray | None, schema: Schema) -> int:
-    """How many classes a target has, or bins between edges."""
+    """Return the target's number of classes, or of bins between edges."""
     if edges is not None:
         check_edges(np.zeros(1, np.int64), edges[None], 1)
         if schema.target is None or not schema.target.numeric:
@@ -154,7 +154,7 @@ def _targets(edges: np.ndarray | None, schema: Schema) -> int:
 def _at_nodes(
     tree: Tree, nodes: np.ndarray, target_edges: np.ndarray | None, table: Records
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The records that reach one of some leaves, the leaf's index, and their class or target's bin."""
+    """Return the records that reach one of some leaves, the leaf's index, and their class or target's bin."""
     index = np.full(len(tree.feature), -1)
     index[nodes] = np.arange(len(nodes))
     node = index[tree.reach(table.x)]
@@ -176,7 +176,7 @@ def check_edges(columns: np.ndarray, edges: np.ndarray, known: int) -> None:
         raise QueryError("malformed", "edges are a row of numbers for each column")
     if edges.shape[1] >= MOST_BINS or np.isnan(edges).any():
         raise QueryError("malformed", f"edges are numbers, fewer than {MOST_BINS}")
-    with np.errstate(invalid="ignore"):  # infinite edges beside one another end a row
+    with np.errstate(invalid="ignore"):  # adjacent infinite edges end a row
         rising = (np.diff(edges, axis=1) > 0) | (edges[:, 1:] == np.inf)
     if not rising.all():
         raise QueryError("false-partition", "edges must rise, or bins overlap")

@@ -1,4 +1,4 @@
-"""FedGA-Tree in scikit-learn's manners: each client ends with a tree of its own."""
+"""FedGA-Tree with scikit-learn's interface: each client gets its own tree."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ from privfed.tables.schema import Schema, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_NAMES = 20  #: Clients that a text lists
+MOST_NAMES = 20  #: Maximum clients listed in texts
 _SHARE = Reals(at_least=0, at_most=1)
 _DEPTH = Integers(1, DEEPEST)
 
 
 class _GeneticTree(PersonalLearner, LearnerByWays):
-    """What the classifier and the regressor share.
+    """Base class of the classifier and the regressor.
 
-    Each client chooses and completes a tree of its own, which stays on its shelf. ``fit``
-    sets ``schema_``, ``clients_``, ``way_`` and ``private_`` (how it learned), ``depth_``,
-    ``candidates_`` or ``shared_`` (the other is None), ``elitism_``, ``scored_on_`` and ``history_``.
+    Each client chooses and completes its own tree, which stays on its shelf. ``fit`` sets ``schema_``, ``clients_``,
+    ``way_`` and ``private_`` (how it learned), ``depth_``, ``candidates_`` or ``shared_`` (the other is None),
+    ``elitism_``, ``scored_on_`` and ``history_``.
     """
 
     ways: ClassVar[Ways] = (PublishedGeneticTree, PrivateGeneticTree)
@@ -79,11 +79,11 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     }
     paper_settings: ClassVar[Mapping[str, Any]] = {}
     _classify: ClassVar[bool]
-    _population: ClassVar[int]  #: P, where none is given (paper, Table II)
+    _population: ClassVar[int]  #: Default of P (paper, Table II)
 
-    shared_: Shared | None  #: The tree that all share; None of the published way
-    candidates_: Population | None  #: The last population, fittest first; None of the private way
-    depth_: int  #: The depth that all agreed on
+    shared_: Shared | None  #: The shared tree; None in the published way
+    candidates_: Population | None  #: The last population, fittest first; None in the private way
+    depth_: int  #: The agreed depth
     history_: list[tuple[float, float]]  #: Best and mean fitness after each generation
 
     def __init__(  # noqa: PLR0913 - an estimator's parameters
@@ -149,7 +149,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             setattr(self, f"{name}_", value)
 
     def check(self, schema: Schema) -> None:
-        """Hold parameters to one another, and the schema to what genes can name."""
+        """Check that parameters are consistent, and that genes can represent the schema."""
         super().check(schema)
         if self.min_depth > self.max_depth:
             raise InputError(
@@ -169,15 +169,15 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     # --- the clients' own trees ----------------------------------------------------------------
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
-        """A client's own tree, off its shelf; KeyError for none, InputError for another schema's or a damaged one."""
+        """Return a client's own tree from its shelf (KeyError: none; InputError: another schema's, or damaged)."""
         outputs = classes(self.schema_) if self._classify else 1
         return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
 
     def describe(self, *, client: str | None = None) -> str:
-        """A client's own tree as text; without a name the tree that all share, if there is one, and whose others are here.
+        """Return a client's own tree as text; without a name the shared tree, if any, and the loaded clients.
 
         Raises:
-            InputError: that client's tree was not taken home.
+            InputError: that client's tree was not loaded.
         """
         if client is not None:
             own: PersonalTree = self.at_home(client)
@@ -198,7 +198,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     def plot(
         self, feature: str | None = None, *, client: str | None = None, ax: Axes | None = None
     ) -> Axes:
-        """The tree of a client whose tree is here, or without one the tree that all share."""
+        """Plot a loaded client's tree, or without a name the shared tree."""
         if feature is not None:
             return super().plot(feature, ax=ax)
         from privfed.learners import pictures
@@ -211,7 +211,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return pictures.titled(pictures.tree(ax, root), self._heading(own, client))
 
     def to_html(self) -> str:
-        """The tree that all share, or the text alone: a client's own tree is for those who ask for it by name."""
+        """Return the shared tree, or only the text: a client's own tree is shown only by name."""
         return super().to_html() if self.shared_ else f"<pre>{escape(self.describe())}</pre>"
 
     @property
@@ -221,11 +221,11 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
 
     @property
     def _labels(self) -> tuple[str, ...]:
-        """The classes as texts have them, none of a number."""
+        """Return the classes' labels, empty for a number."""
         return tuple(shown(str(label)) for label in self.classes_) if self._classify else ()
 
     def _heading(self, own: PersonalTree, client: str | None = None) -> str:
-        """Whose tree it is, how it was found, and what its leaves say."""
+        """Return a heading: whose tree it is, how it was learned, and its leaves' meaning."""
         whose = "the tree that all share" if client is None else f"the tree of client {client!r}"
         together = "found together" if self.shared_ is None else "grown below the shared one"
         found = {"own": ", which it grew alone", "federation": f", {together}"}
@@ -245,7 +245,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return f"{whose}{found.get(own.source, '')}; {told}; {leaves}"
 
     def _splits(self, own: PersonalTree) -> int:
-        """How many splits a reader sees: those of which records can take one branch alone are passed over."""
+        """Return the number of displayed splits, without those of which records can take only one branch."""
         root, branches = own.tree.read(self.schema_.features)
         nodes = [root]
         for node in nodes:  # which grows
@@ -253,7 +253,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return sum(bool(branches[node]) for node in nodes)
 
     def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
-        """What the tree of a client, or the tree that all share, says of rows."""
+        """Return a client's, or the shared tree's, values for rows."""
         encoded = self._encode(X, client)
         if client is not None or self.shared_ is None:
             tree: PersonalTree = self.at_home(client)
@@ -263,19 +263,19 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
     # --- policies ------------------------------------------------------------------------------
 
     def published(self, epsilon: Number = 1) -> Policy:
-        """What the paper releases: noise on the clients' sizes, all else as it is."""
+        """Return the paper's policy: noise on the clients' sizes, all else unprotected."""
         return published(epsilon)
 
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """Finite epsilon end to end, for one record, add-or-remove, under zCDP."""
+        """Return a policy with a finite total epsilon, for one record, add-or-remove, under zCDP."""
         return private(epsilon, delta, self._top_plan(), classify=self._classify)
 
     # --- saving --------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """What all know of the model; no client's own tree is in it."""
+        """Return the model's shared state, without clients' own trees."""
         plain: dict[str, Any] = {"private": self.private_, "history": self.history_}
         if self.candidates_ is not None:
             last = self.candidates_
@@ -285,7 +285,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         return plain
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Read what :meth:`state` gave; see :meth:`take_home` for the rest."""
+        """Read the output of :meth:`state`; for clients' trees see :meth:`take_home`."""
         self.way_ = "private" if state["private"] else "published"
         self.candidates_, self.shared_ = None, None
         self.history_ = [(float(best), float(mean)) for best, mean in state["history"]]
@@ -305,35 +305,35 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
     """FedGA-Tree for classes, scored by macro F1.
 
     Args:
-        population_size: P, candidates of a generation; none for the paper's 20 (40 for numbers).
+        population_size: P, candidates of a generation; None for the paper's 20 (40 for numbers).
         generations: G.
-        depth: of the candidates, if it is public; none for the median of what the clients find.
-        min_depth: least depth that clients try for their own trees.
-        max_depth: greatest one; 15 at most, for strings have 2^depth - 1 genes.
+        depth: of the candidates, if it is public; None for the median of the clients' own.
+        min_depth: minimum depth that clients try for their own trees.
+        max_depth: maximum one; at most 15, as strings have 2^depth - 1 genes.
         cv: K, of all cross-validation.
-        train_size: r, the share of its records that a client fits candidates to.
-        leaf_share: r_l, the share of nil among the genes of random structures.
+        train_size: r, the fraction of its records that a client fits candidates to.
+        leaf_share: r_l, the fraction of nil among the genes of random structures.
         tournament_size: s, contestants of a tournament.
-        flip_fraction: m_1, share of a string that a node flip changes.
-        swap_fraction: m_2, share of a string that node swaps are repeated for.
-        client_fraction: c, share of the clients that are active in each generation.
-        fitness: ``share``, scored on the records that trees were not fitted to (the paper's way);
-            ``folds``, on each fold in turn, which is steadier and takes longer.
-        include_local_tree: whether the tree that a client grew alone is among those it chooses from in the
-            end; in `private` it always is.
-        refit: whether the chosen tree is fitted to all of a client's records in the end.
-        max_leaf_nodes: most leaves of a client's own tree, whose leaves are joined in the end where they differ
-            least; 8 leave at most 15 nodes to read. None for no limit.
+        flip_fraction: m_1, fraction of a string that a node flip changes.
+        swap_fraction: m_2, fraction of a string that sets the number of node swaps.
+        client_fraction: c, fraction of the clients that are active in each generation.
+        fitness: ``share``, scored on the records that trees were not fitted to (as in the paper); ``folds``, on
+            each fold in turn, with less variance and more time.
+        include_local_tree: whether a client may finally choose the tree that it grew alone; in `private` it always
+            may.
+        refit: whether the chosen tree is finally fitted to all of a client's records.
+        max_leaf_nodes: maximum leaves of a client's own tree, whose most similar leaves are finally merged; 8 give
+            at most 15 nodes. None for no limit.
         shared_depth: levels of `private`'s shared tree.
-        n_bins: of each feature, between which `private` looks for splits.
-        random_state: the server's own seed; no client's secret depends on it.
+        n_bins: bins of each feature, between which `private` searches splits.
+        random_state: the server's seed; clients' secrets do not depend on it.
     """
 
     _classify: ClassVar[bool] = True
     _population: ClassVar[int] = 20
 
     def check(self, schema: Schema) -> None:
-        """Hold the target to classes: categories, or the integers 0 and 1."""
+        """Check that the target is classes: categories, or the integers 0 and 1."""
         super().check(schema)
         if not classes(schema):
             raise InputError(
@@ -344,17 +344,17 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
     def predict_proba(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """Fractions of the classes in each row's leaf, shape (rows, classes); see :meth:`predict`."""
+        """Return class fractions in each row's leaf, shape (rows, classes); see :meth:`predict`."""
         return self._said(X, client)
 
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """The label of each row's leaf: the commonest class, unless the client chose otherwise.
+        """Return the label of each row's leaf: the most frequent class, unless the client chose otherwise.
 
         Args:
             X: rows.
-            client: whose tree predicts, one name or one for each row; None for `private`'s shared tree.
+            client: client whose tree predicts, one name or one per row; None for `private`'s shared tree.
         """
         shares = self._said(X, client)
         if client is not None:
@@ -368,7 +368,7 @@ class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
 
     Args:
         bounded: whether candidates are scored by R^2 within [-1, 1] instead of the mean squared
-            error, so that no client's bad luck outweighs all others (the paper's future work).
+            error, so that no client's outlier dominates all others (the paper's future work).
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
@@ -381,11 +381,11 @@ class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """The mean of each row's leaf; arguments as for :meth:`GeneticTreeClassifier.predict`."""
+        """Return the mean of each row's leaf; arguments as for :meth:`GeneticTreeClassifier.predict`."""
         return self._said(X, client)[:, 0]
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """Format the first names, and the number of further ones."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

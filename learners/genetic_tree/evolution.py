@@ -1,4 +1,4 @@
-"""The server's side of the paper's protocol: a population evolves by what clients say of it."""
+"""The server's side of the paper's protocol: a population evolves by clients' scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SILENCE = "no client scored candidates after generation {}: the search ends ther
 
 @dataclass(frozen=True)
 class GeneticParams:
-    """The server's input (paper, Table II); see :class:`.GeneticTreeClassifier` for each."""
+    """The server's input (paper, Table II); see :class:`.GeneticTreeClassifier`."""
 
     population: int
     generations: int
@@ -36,25 +36,25 @@ class GeneticParams:
 
 @dataclass(eq=False)
 class ScoredPopulation:
-    """Candidates, their fitness (the greater the better), and which are the clients' own."""
+    """Candidates, their fitness (higher is better), and which are the clients' own."""
 
     genes: np.ndarray
     fitness: np.ndarray
     elite: np.ndarray
 
     def join(self, other: ScoredPopulation) -> ScoredPopulation:
-        """Both, in this order."""
+        """Concatenate both."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return ScoredPopulation(*map(np.concatenate, pairs))
 
     def take(self, rows: np.ndarray) -> ScoredPopulation:
-        """Some of them."""
+        """Select rows."""
         return ScoredPopulation(self.genes[rows], self.fitness[rows], self.elite[rows])
 
 
 @dataclass
 class Evolution:
-    """One run of the protocol; `depth` is None where the clients are asked for it."""
+    """One run of the protocol; `depth` is None if clients are queried for it."""
 
     federation: Disclosure
     params: GeneticParams
@@ -62,13 +62,13 @@ class Evolution:
     rng: np.random.Generator
     depth: int | None = None
     elitism: bool = False
-    #: Released sizes, and so the clients that have taken part.
+    #: Released sizes by client that has taken part.
     sizes: dict[str, float] = field(default_factory=dict)
-    #: The best fitness and the mean one after each generation.
+    #: Best and mean fitness after each generation.
     history: list[tuple[float, float]] = field(default_factory=list)
 
     def run(self) -> Population:
-        """Evolve; the fittest candidates, best first."""
+        """Evolve, and return the fittest candidates, best first."""
         active = self._active()
         self.depth = self.depth or self._agreed_depth(active)
         if not self.scoring.classify:
@@ -85,24 +85,24 @@ class Evolution:
             offspring = self._bred(pool)
         return Population.of((pool if len(pool.genes) else offspring).genes, self.depth)
 
-    # --- what clients say before -------------------------------------------------------------
+    # --- before the first generation -------------------------------------------------------------
 
     def _active(self) -> list[str]:
-        """The clients of one round, drawn anew; in the federation's order."""
+        """Draw the clients of one round, in the federation's order."""
         clients = self.federation.clients
         size = max(1, round(self.params.participation * len(clients)))
         drawn = self.rng.choice(len(clients), size, replace=False)
         return [clients[number] for number in sorted(drawn)]
 
     def _agreed_depth(self, clients: Sequence[str]) -> int:
-        """The median of the clients' depths, rounded down."""
+        """Query clients' depths, and return their median, rounded down."""
         query = Depth(self.scoring, self.params.lowest, self.params.deepest)
         depths = self.federation.ask(query, clients=clients).each("depth").values()
         median = int(np.median([float(np.asarray(depth)[0]) for depth in depths]))
         return min(max(median, self.params.lowest), self.params.deepest)
 
     def _count_votes(self, clients: Sequence[str]) -> None:
-        """By majority: whether to score on all records, and whether to keep the clients' structures."""
+        """Decide by majority whether to score on all records, and whether to keep the clients' structures."""
         limits = self.params.lowest, self.params.deepest
         assert self.depth is not None
         if not limits[0] <= self.depth <= limits[1]:
@@ -117,7 +117,7 @@ class Evolution:
         self.elitism = bool(elitism)
 
     def _join(self, clients: Sequence[str]) -> ScoredPopulation:
-        """Ask clients that take part for the first time for their sizes and own structures."""
+        """Query new clients' sizes and own structures."""
         assert self.depth is not None
         new = [client for client in clients if client not in self.sizes]
         if not new:
@@ -126,13 +126,13 @@ class Evolution:
         sizes, structures = self.federation.ask_offered(*queries, clients=new)
         for client, size in sizes.each("size").items():
             self.sizes[client] = max(float(np.asarray(size)[0]), 1.0)
-        for client in structures.releases:  # without a size a client weighs as little as one record
+        for client in structures.releases:  # without a size, a client has the weight of one record
             self.sizes.setdefault(client, 1.0)
         rows = [self._unpacked(np.asarray(each)) for each in structures.each("nodes").values()]
         return self._pool(np.concatenate([self._random(0).genes, *rows]), elite=True)
 
     def _unpacked(self, nodes: np.ndarray) -> np.ndarray:
-        """A client's structure, or none if what it sent is no tree; shape (0 or 1, 2^depth - 1)."""
+        """Return a client's structure, empty if it is not a tree; shape (0 or 1, 2^depth - 1)."""
         assert self.depth is not None
         genes, features = length(self.depth), len(self.federation.schema.features)
         known = 1 <= len(nodes) <= genes and nodes.min() >= 0 and nodes.max() <= features
@@ -144,7 +144,7 @@ class Evolution:
     # --- a generation ------------------------------------------------------------------------
 
     def _scored(self, offspring: ScoredPopulation) -> ScoredPopulation:
-        """Ask active clients to score; those new to it bring their own structure and its score."""
+        """Query active clients' scores; new clients also add their own structures."""
         active = self._active()
         joined = {client: self._join([client]) for client in active if client not in self.sizes}
         scored = replace(offspring, fitness=self._fitness(offspring, active))
@@ -153,7 +153,7 @@ class Evolution:
         return scored
 
     def _fitness(self, pool: ScoredPopulation, clients: Sequence[str]) -> np.ndarray:
-        """Means over clients, weighted by their released sizes; NaN without a reply."""
+        """Return means over clients, weighted by their released sizes; NaN without a reply."""
         assert self.depth is not None
         if not len(pool.genes):
             return pool.fitness
@@ -173,7 +173,7 @@ class Evolution:
         return alive
 
     def _bred(self, pool: ScoredPopulation) -> ScoredPopulation:
-        """The next offspring: tournaments, crossover, one kind of mutation."""
+        """Return the next offspring: tournaments, crossover, one kind of mutation."""
         p, features = self.params, len(self.federation.schema.features)
         winners = operators.tournaments(pool.fitness, p.population, p.pressure, self.rng)
         children = operators.crossover(pool.genes[winners], self.rng)

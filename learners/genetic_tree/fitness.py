@@ -1,4 +1,4 @@
-"""How well candidates do at a client: macro F1, mean squared error, or a bounded score."""
+"""Scores of candidates at a client: macro F1, mean squared error, or a bounded score."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from privfed.learners.genetic_tree.trie import Trie
 
 
 def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
-    """Confusion matrices over the scored records, shape (candidates, true classes, predicted: first commonest)."""
+    """Return confusion matrices over the scored records, shape (candidates, true, predicted: first most frequent)."""
     classes = trie.table.classes
     cells = np.zeros((len(genes) * classes, classes))
     for leaves in trie.walk(genes):
@@ -19,7 +19,7 @@ def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
 
 
 def macro_f1(confusion: np.ndarray) -> np.ndarray:
-    """Mean F1 over classes that occur or are predicted, by confusion matrix; 0 without records."""
+    """Return mean F1 over classes that occur or are predicted, by confusion matrix; 0 without records."""
     hits = np.diagonal(confusion, axis1=1, axis2=2)
     both = confusion.sum(axis=1) + confusion.sum(axis=2)
     each = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
@@ -27,7 +27,7 @@ def macro_f1(confusion: np.ndarray) -> np.ndarray:
 
 
 def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Squared errors of the leaves' means by candidate, in target units; of the mean; number of records."""
+    """Return squared errors by candidate, in target units; that of the mean; and the number of records."""
     total, unit = np.zeros(len(genes)), trie.table.unit
     for leaves in trie.walk(genes):
         count, fitted = trie.fitted(leaves.node)[:, :2].T
@@ -41,7 +41,7 @@ def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, fl
 
 
 def scores(trie: Trie, genes: np.ndarray, bounded: bool = False) -> np.ndarray:
-    """Score candidates, the greater the better, shape (candidates,); 0 without records to score on.
+    """Score candidates, higher is better, shape (candidates,); 0 without records to score on.
 
     Macro F1; for numbers the negative mean squared error, or, bounded, R^2 in [-1, 1] (the paper's future work).
     """
@@ -54,14 +54,14 @@ def scores(trie: Trie, genes: np.ndarray, bounded: bool = False) -> np.ndarray:
     return np.asarray(np.clip(1 - fraction, -1, 1) if count else np.zeros(len(genes)))
 
 
-# --- how far one tree is ahead of another on the same held-out records, and how sure that is
+# --- the score difference of two trees on the same held-out records, and its standard error
 
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """How far a second tree is ahead of a first."""
+    """The score difference of a second tree to a first."""
 
-    #: difference of macro F1, or of mean squared errors; above 0 the second one is better
+    #: difference of macro F1, or of mean squared errors; positive if the second one is better
     by: float
     error: float  #: its standard error
     base: float  #: the first tree's macro F1, or mean squared error
@@ -69,17 +69,17 @@ class ScoreDifference:
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """When a second tree replaces a first one."""
+    """The rule by which a second tree replaces a first one."""
 
-    #: standard errors that its lead must exceed (the one-standard-error rule of CART, Breiman et
-    #: al. 1984, for two trees)
+    #: standard errors that the difference must exceed (the one-standard-error rule of CART, Breiman
+    #: et al. 1984, for two trees)
     errors: float
-    favour: float = 0.0  #: fraction of the first tree's score or error added to its lead
-    #: largest fraction of it by which the second may be behind, however sure that is
+    favour: float = 0.0  #: fraction of the first tree's score or error added to the difference
+    #: maximum fraction of it by which the second may be worse, at any standard error
     behind: float = 0.0
 
     def accepts(self, lead: ScoreDifference) -> bool:
-        """Whether the lead is large enough."""
+        """Whether the difference is large enough."""
         required = self.errors * lead.error - self.favour * lead.base
         return lead.by > max(required, -self.behind * lead.base)
 
@@ -87,10 +87,10 @@ class SelectionRule:
 def of_labels(
     true: np.ndarray, one: np.ndarray, other: np.ndarray, classes: int
 ) -> ScoreDifference:
-    """How far the second tree's labels are ahead in macro F1, of at least one record.
+    """Return the difference in macro F1 of two trees' labels, over at least one record.
 
-    The error is the jackknife's (Efron and Stein 1981), over records. It counts two records more, one right
-    by each tree alone, as agreement of few records proves little (Agresti and Min 2005, for matched pairs).
+    The standard error is the jackknife's (Efron and Stein 1981), over records, plus two records, one correct for each
+    tree only, as agreement on few records proves little (Agresti and Min 2005, for matched pairs).
     """
     n = len(true)
     triples = [each.astype(np.int64) for each in (true, one, other)]
@@ -106,7 +106,7 @@ def of_labels(
 def _jackknife(
     true: np.ndarray, predicted: np.ndarray, counts: np.ndarray, classes: int
 ) -> np.ndarray:
-    """Macro F1 of all records, then without one of each kind."""
+    """Return macro F1 of all records, then without one of each kind."""
     cells = np.zeros((classes, classes))
     np.add.at(cells, (true, predicted), counts)
     each = np.repeat(cells[None], len(true) + 1, axis=0)
@@ -115,7 +115,7 @@ def _jackknife(
 
 
 def of_numbers(true: np.ndarray, one: np.ndarray, other: np.ndarray) -> ScoreDifference:
-    """How far the second tree's mean squared error is below the first's; infinite error below two records."""
+    """Return the first minus the second mean squared error; infinite standard error below two records."""
     if len(true) < 2:
         return ScoreDifference(0.0, float("inf"), 0.0)
     errors = (true - one) ** 2

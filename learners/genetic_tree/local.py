@@ -1,4 +1,4 @@
-"""What a client learns alone: its own CART tree (cut at j it is the tree of depth j), and its votes."""
+"""A client's local learning: its own CART tree (truncated at j, it is the tree of depth j), and votes."""
 
 from dataclasses import dataclass
 
@@ -14,32 +14,33 @@ class VoteThresholds:
     """Thresholds of the clients' votes (paper, Eqs. 1 and 2, Table II)."""
 
     noise: float = 0.25  #: phi*, upper, of the scores' coefficient of variation over folds
-    complexity: float = 0.02  #: theta*, lower, of the mean one over depths
-    distinct: float = 0.8  #: mu*, lower, of the fraction of different targets
+    complexity: float = 0.02  #: theta*, lower, of the mean score's variation over depths
+    distinct: float = 0.8  #: mu*, lower, of the fraction of distinct targets
 
 
 def cart(
     x: np.ndarray, y: np.ndarray, classes: int, depth: int, expected: np.ndarray | None = None
 ) -> np.ndarray:
-    """Nodes of a CART tree, the root first.
+    """Return the nodes of a CART tree, root first.
 
     Args:
         x: shape (records, features).
         y: class codes or numbers.
-        classes: how many classes; 0 for numbers.
+        classes: number of classes; 0 for numbers.
         depth: of the tree.
-        expected: each record's expected values, to be averaged over nodes; shape (records, values).
+        expected: each record's expected values, to be averaged over nodes; shape (records,
+            values).
 
     Returns:
         a structured array: feature (-1 at leaves), left, right, cut (up to it goes left), size (in
         records), values (class fractions, or a mean), and expected, 0 if not given.
     """
-    # not above: half of the time that naming this learner, as a price does, would take
+    # not at the top: it would double the time of importing this learner, as for a price
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
     x = np.ascontiguousarray(x, dtype=np.float32)
-    with config_context(skip_parameter_validation=True):  # it takes as long as a small tree
+    with config_context(skip_parameter_validation=True):  # validation takes as long as a small tree
         grown = kind(max_depth=depth, random_state=0).fit(x, y, check_input=False)
     tree = grown.tree_
     numbers = [("feature", int), ("left", int), ("right", int), ("cut", float), ("size", int)]
@@ -55,7 +56,7 @@ def cart(
 
 
 def structure(x: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndarray:
-    """The string of a client's own tree; all nil without records, shape (2^depth - 1,)."""
+    """Return the string of a client's own tree; all nil without records, shape (2^depth - 1,)."""
     if not len(y):
         return np.full(length(depth), NIL, dtype=np.int16)
     nodes = cart(x, y, classes, depth)
@@ -63,19 +64,19 @@ def structure(x: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndar
 
 
 def folds(order: np.ndarray, count: int) -> list[np.ndarray]:
-    """Cut records into folds by a secret order; fewer than asked for where records are few."""
+    """Divide records into folds by a secret order; fewer than requested for few records."""
     return [np.sort(order[number::count]) for number in range(min(count, len(order)))]
 
 
 def depth_scores(
     x: np.ndarray, y: np.ndarray, classes: int, parts: list[np.ndarray], depths: range
 ) -> np.ndarray:
-    """Cross-validated macro F1 or R^2 of a client's own trees, shape (folds, depths); no rows below two folds.
+    """Return cross-validated macro F1 or R^2 of own trees, shape (folds, depths); no rows below two folds.
 
     Args:
         x, y, classes: as for :func:`cart`.
         parts: record numbers of each fold.
-        depths: to try, rising.
+        depths: to try, increasing.
     """
     if len(parts) < 2:
         return np.zeros((0, len(depths)))
@@ -89,12 +90,12 @@ def depth_scores(
 
 
 def predictions(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Predictions of a whole tree, no deeper than strings can be, shape (rows,)."""
+    """Return predictions of a whole tree, at most as deep as strings, shape (rows,)."""
     return labels(nodes["values"][reached_by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0]])
 
 
 def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
-    """The nodes that rows reach at each of some rising depths from 1; shape (depths, rows)."""
+    """Return the nodes that rows reach at each of some increasing depths from 1; shape (depths, rows)."""
     at, reached, rows = np.zeros(len(x), dtype=int), [], np.arange(len(x))
     for depth in range(1, depths[-1] + 1):
         node = nodes[at]
@@ -108,12 +109,12 @@ def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndar
 
 
 def labels(values: np.ndarray) -> np.ndarray:
-    """The first class of the greatest value along the last axis; a single value is a number."""
+    """Return the first class with the maximum value along the last axis; a single value is a number."""
     return np.asarray(values.argmax(axis=-1) if values.shape[-1] > 1 else values[..., 0])
 
 
 def f1(true: np.ndarray, predicted: np.ndarray, classes: int) -> float:
-    """Macro F1 of predicted class codes."""
+    """Return macro F1 of predicted class codes."""
     cells = np.bincount(true.astype(int) * classes + predicted.astype(int), minlength=classes**2)
     return float(macro_f1(cells.reshape(1, classes, classes).astype(float))[0])
 
@@ -126,12 +127,12 @@ def _score(true: np.ndarray, predicted: np.ndarray, classes: int) -> float:
 
 
 def best_depth(scores: np.ndarray, depths: range) -> int:
-    """The depth of the best mean score, the least of equal ones; the least where nobody knows."""
+    """Return the depth of the best mean score; ties, or no scores: the smallest."""
     return depths[int(scores.mean(axis=0).argmax())] if len(scores) else depths[0]
 
 
 def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: VoteThresholds) -> tuple[bool, bool]:
-    """Whether to score candidates on all records, and whether to keep the clients' own structures.
+    """Vote on scoring candidates on all records, and on keeping the clients' own structures.
 
     Args:
         scores: R^2 of each fold and depth, shape (folds, depths).
@@ -147,6 +148,6 @@ def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: VoteThresholds) ->
 
 
 def _variation(values: np.ndarray) -> float:
-    """Coefficient of variation; infinite where the mean is 0."""
+    """Return the coefficient of variation; infinite if the mean is 0."""
     mean = abs(float(values.mean()))
     return float(values.std()) / mean if mean > 0 else float("inf")

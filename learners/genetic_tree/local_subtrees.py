@@ -1,4 +1,4 @@
-"""What a client hangs below a tree that all share: nothing that is done here is told to anybody."""
+"""Local subtrees below a shared tree; everything here stays at the client."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from privfed.learners.genetic_tree.population import Scoring
 from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.questions.tree import Tree, cuts_of_thresholds
 
-LEAST = 1e-12  #: Probabilities are taken for at least this in a log loss
+LEAST = 1e-12  #: Minimum probability in a log loss
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The tree that all share, and its released class fractions or means, shape (nodes, classes or 1)."""
+    """The shared tree, and its released class fractions or means, shape (nodes, classes or 1)."""
 
     tree: Tree
     values: np.ndarray
@@ -34,7 +34,7 @@ class Shared:
         return parents
 
     def places(self, x: np.ndarray, level: int) -> np.ndarray:
-        """The node that each row has reached at a level, or the leaf above it."""
+        """Return the node that each row reaches at a level, or the leaf above it."""
         at = self.tree.reach(x)
         while (deep := self.tree.depths[at] > level).any():
             at = np.where(deep, self._parents[at], at)
@@ -43,7 +43,7 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class LocalSubtrees:
-    """A shared tree cut at a level (0 leaves nothing of it), and subtrees grown on a client's records below."""
+    """A shared tree truncated at a level (0: removed), and subtrees grown on a client's records below."""
 
     shared: Shared
     level: int
@@ -62,7 +62,7 @@ class LocalSubtrees:
         return cls(shared, level, nodes)
 
     def by_depth(self, x: np.ndarray, depths: range, priors: Sequence[float]) -> np.ndarray:
-        """Predictions with subtrees cut at each depth; at 0 released values. Shape (priors, depths, rows, values)."""
+        """Return predictions by subtree depth (0: released values), shape (priors, depths, rows, values)."""
         at = self.shared.places(x, self.level)
         values = np.tile(self.shared.values[at], (len(priors), len(depths), 1, 1))
         grown = range(max(depths[0], 1), depths[-1] + 1)
@@ -75,9 +75,9 @@ class LocalSubtrees:
         return values
 
     def planted(self, depth: int, prior: float, weights: np.ndarray | None = None) -> PersonalTree:
-        """The whole tree, subtrees cut at a depth (0 for none).
+        """Return the whole tree, with subtrees truncated at a depth (0: none).
 
-        `prior` is the weight of the shared tree's values in them, in records; `weights` those of classes in labels.
+        `prior` is the weight of the shared tree's values in them, in records; `weights` are the classes' in labels.
         """
         rows: list[tuple[int, float, int, int]] = []
         values: list[np.ndarray] = []
@@ -115,16 +115,16 @@ class LocalSubtrees:
 
 
 def drawn(nodes: np.ndarray, prior: float) -> np.ndarray:
-    """The values of nodes, shrunk to those expected there by `prior` records."""
+    """Return nodes' values, shrunk to those expected there by `prior` records."""
     size = nodes["size"][:, None]
     return np.asarray((size * nodes["values"] + prior * nodes["expected"]) / (size + prior))
 
 
 def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
-    """Class fractions as :func:`drawn`, but no further than each node's own label stays.
+    """Return class fractions as :func:`drawn`, shrunk only as far as each node's own label is unchanged.
 
-    Between local fractions o and drawn ones, o + t (e - o) for some t up to prior / (size + prior), local
-    label a stays ahead of b while t < (o_a - o_b) / ((o_a - o_b) - (e_a - e_b)).
+    Between local fractions o and shrunk ones, o + t (e - o) with t up to prior / (size + prior), local label a stays
+    ahead of b while t < (o_a - o_b) / ((o_a - o_b) - (e_a - e_b)).
     """
     rows, own = np.arange(len(nodes)), nodes["values"]
     label = own.argmax(axis=1)
@@ -141,16 +141,16 @@ def choose_below(
 ) -> PersonalTree:
     """Choose level, depth and prior by cross-validation, or the client's own tree.
 
-    Trees are compared by log loss or squared error; of equal ones the least prior wins, then the higher cut.
-    Labels are chosen by macro F1, with class fractions weighted by a power of the released root's. The client
-    keeps the tree that it would grow alone unless the choice is ahead on the same held-out records by
-    :class:`.SelectionRule`; with fewer than two records it takes the shared tree.
+    Trees are compared by log loss or squared error; ties: the smallest prior, then the higher level. Labels are chosen
+    by macro F1, with class fractions weighted by a power of the released root's. The client keeps the tree that it
+    would grow alone unless the choice is better on the same held-out records by :class:`.SelectionRule`; with fewer
+    than two records it uses the shared tree.
     """
     if len(client.y) < 2:
         return LocalSubtrees(shared, int(shared.tree.depth), {}).planted(0, SETTINGS.priors[0])
     levels, depths = range(int(shared.tree.depth) + 1), range(deepest + 1)
     losses = _losses(client, shared, folds, levels, depths)
-    losses[:, 0, :lowest] = np.inf  # without a shared level, the depths of trees grown alone
+    losses[:, 0, :lowest] = np.inf  # without a shared level, depths are those of trees grown alone
     number, level, depth = map(int, np.unravel_index(int(losses.argmin()), losses.shape))
     prior = _priors(client)[number]
     alone = client.own_depth(folds, range(lowest, deepest + 1))
@@ -163,9 +163,9 @@ def choose_below(
 
 
 def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTree:
-    """The tree that a client grows alone, its class fractions drawn to the shared tree's; labels stay.
+    """Return the tree that a client grows alone, with class fractions shrunk to the shared tree's, same labels.
 
-    How far is chosen by cross-validated log loss: a small leaf of one class would rule out all others.
+    The shrinkage is chosen by cross-validated log loss, as small leaves of one class exclude all others.
     """
     data = client.x, client.y, client.classes
     nodes = LocalSubtrees.grown(shared, 0, *data, depth).below[0]
@@ -189,7 +189,7 @@ def _priors(client: Client) -> tuple[float, ...]:
 def _compared(
     client: Client, shared: Shared, folds: int, chosen: tuple[int, int, float], alone: int
 ) -> tuple[np.ndarray | None, ScoreDifference]:
-    """Class weights by which a choice does best (None for equal ones, or numbers), and its lead."""
+    """Return a choice's best class weights (None: equal, or a number), and its score difference."""
     level, depth, prior = chosen
     scoring = Scoring(bool(client.classes), "folds", folds=folds)
     true, local_tree = client.own_held_out(scoring, alone)
@@ -209,7 +209,7 @@ def _compared(
 def _held_out(
     client: Client, shared: Shared, folds: int, levels: Sequence[int], depth: int
 ) -> Iterator[tuple[np.ndarray, int, LocalSubtrees]]:
-    """For each fold and level: the records held out, the level, and a graft on all others."""
+    """Yield, for each fold and level, the held-out records, the level, and subtrees on all others."""
     everyone = np.arange(len(client.y))
     for held in local.folds(client.order, folds):
         rest = np.setdiff1d(everyone, held)
@@ -219,7 +219,7 @@ def _held_out(
 
 
 def _losses(client: Client, shared: Shared, folds: int, levels: range, depths: range) -> np.ndarray:
-    """Cross-validated log losses, or squared errors; shape (priors, levels, depths)."""
+    """Return cross-validated log losses, or squared errors; shape (priors, levels, depths)."""
     priors = _priors(client)
     losses = np.zeros((len(priors), len(levels), len(depths)))
     for held, level, grown in _held_out(client, shared, folds, levels, depths[-1]):

@@ -1,7 +1,7 @@
-"""A numeric target's distribution and mean, by noisy counts of its bins; post-processing of releases.
+"""A numeric target's distribution and mean from noisy counts of its bins, as post-processing.
 
-The mass is found in rounds (:mod:`privfed.learners.mass`), as public bounds may be many times too wide;
-what lies beyond counts as its ends (winsorised). A mean is then shrunk by its noise.
+The mass is located in rounds (:mod:`privfed.learners.mass`), as public bounds may be many times too wide; values beyond
+are winsorised. The mean is then shrunk according to its noise.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from privfed.learners.mass import Mass
 from privfed.learners.private.grid import one_bin_each
 from privfed.tables.schema import Column
 
-_DOUBT = 0.05  #: The chance that the mass reaches beyond an end of what a round closes in on
-#: Without noise as much of the tails is looked at on either side, in widths of what stands out; with
-#: noise that could feign this share of the records, nothing of them.
+_DOUBT = 0.05  #: Probability that the mass extends beyond an end of a round's interval
+#: Margin for tails on either side without noise, in widths of the significant range; and the fraction of the records
+#: explained by noise at which there is no margin.
 _ROOM, _DIM = 2.0, 0.05
-_BY_MASS = 0.5  #: What of the next round's cells are of equal mass; the others are equally wide
-#: A mean is thought to stray from the middle of where the mass is by this share of its width.
+_BY_MASS = 0.5  #: Fraction of the next round's cells of equal mass; the others have equal width
+#: Prior std of a mean about the middle of the mass's range, as a fraction of its width.
 _STRAY_MEAN = 0.25
-_STILL = 1e-6  #: Least variance of one record, in squared widths of where the mass is
-_ALIKE = 0.5  #: How likely it is beforehand that a node is no different from its parent
+_STILL = 1e-6  #: Minimum variance of one record, in squared widths of the mass's range
+_ALIKE = 0.5  #: Prior probability that a node does not differ from its parent
 
 
 @dataclass(frozen=True, eq=False)
 class TargetDistribution:
-    """What is known of a target's distribution between two rounds."""
+    """The estimate of a target's distribution between two rounds."""
 
-    #: of its cells, rising; what lies beyond the outer ones counts as in the outer cells
+    #: edges of its cells, increasing; values beyond the outer ones count in the outer cells
     edges: np.ndarray
-    shares: np.ndarray  #: of the records by cell, none negative; shape (cells,)
-    mean: float  #: what was told of the winsorised target's, and the variance of the noise in that
+    shares: np.ndarray  #: fractions of the records by cell, nonnegative; shape (cells,)
+    mean: float  #: estimated mean of the winsorised target, and its noise variance
     uncertain: float
-    whole: bool = False  #: whether cells hold one whole number each
+    whole: bool = False  #: whether cells have one integer each
 
     @classmethod
     def blank(cls, column: Column, cells: int) -> TargetDistribution:
-        """Uniform over the public bounds."""
+        """Return a uniform distribution over the public bounds."""
         low, high = column.bounds
         whole = one_bin_each(column) and high - low < cells
         if whole:
@@ -53,23 +53,23 @@ class TargetDistribution:
 
     @property
     def middles(self) -> np.ndarray:
-        """Of the cells, shape (cells,)."""
+        """The cells' midpoints, shape (cells,)."""
         return np.asarray(self.edges[1:] / 2 + self.edges[:-1] / 2)
 
     @property
     def width(self) -> float:
-        """Of all cells together."""
+        """The width of all cells together."""
         return float(self.edges[-1] - self.edges[0])
 
     @property
     def variance(self) -> float:
-        """Of one record, never zero."""
+        """The variance of one record, never zero."""
         cells, shares = np.diff(self.edges) ** 2 / 12, self.shares
         away = (self.middles - shares @ self.middles) ** 2 + (0.0 if self.whole else cells)
         return max(float(shares @ away), _STILL * self.width**2)
 
     def closer(self, cells: int) -> TargetDistribution:
-        """The same over as many cells, half of them where the mass is; integers keep theirs."""
+        """Return the same over as many cells, half of them of equal mass; integers keep theirs."""
         if self.whole:
             return self
         even = (self.edges - self.edges[0]) / self.width
@@ -81,7 +81,7 @@ class TargetDistribution:
         return TargetDistribution(edges, shares, self.mean, self.uncertain)
 
     def updated(self, counts: np.ndarray, variance: float, records: float) -> TargetDistribution:
-        """Close in on the mass by one round's noisy counts by cell, the noise's variance, and the records' number."""
+        """Return the update by one round's noisy counts by cell, with noise variance and number of records."""
         mass = Mass.from_counts(counts[None], np.array([variance]), np.array([records]))
         first, last = self._with_room(mass.run(0, _DOUBT), variance, records)
         likely = mass.counts[0, first : last + 1]
@@ -94,7 +94,7 @@ class TargetDistribution:
     def _with_room(
         self, found: tuple[int, int], variance: float, records: float
     ) -> tuple[int, int]:
-        """The run with a margin for tails: the less noise there is, the wider."""
+        """Return the run of cells with a margin for tails, wider for less noise."""
         noise = math.sqrt(variance * len(self.shares)) / records
         ends = self.edges[[found[0], found[1] + 1]]
         room = _ROOM * max(0.0, 1 - noise / _DIM) * float(ends[1] - ends[0])
@@ -105,7 +105,7 @@ class TargetDistribution:
     def heard(
         self, former: TargetDistribution, counts: np.ndarray, variance: float, records: float
     ) -> TargetDistribution:
-        """The same, with the mean of what is clipped to these cells by counts of former ones, joined by precision."""
+        """Return the same, with the mean (clipped to these cells) combined by precision with former counts'."""
         ends = self.edges[[0, -1]] + (np.array([0.5, -0.5]) if self.whole else 0.0)
         middle = float(ends.sum() / 2)
         away = np.clip(former.middles, *ends) - middle
@@ -117,13 +117,13 @@ class TargetDistribution:
         return replace(self, mean=mean, uncertain=trust * noise)
 
     def bins(self, most: int) -> Bins:
-        """At most so many bins of equal mass; the mean is shrunk towards the middle by its noise."""
+        """Return at most ``most`` bins of equal mass; the mean is shrunk towards the middle by its noise."""
         edges = quantile_edges(self.edges, self.shares, most)
         if self.whole:
             cuts = self.edges[1:-1]
             edges = cuts if len(cuts) < most else np.unique(np.floor(edges) + 0.5)
             edges = edges[(edges > self.edges[0]) & (edges < self.edges[-1])]
-        if not len(edges):  # a single whole number
+        if not len(edges):  # a single integer
             edges, means = self.edges[:1], np.repeat(self.middles, 2)
         else:
             means = bin_means(self.edges, self.shares, edges)
@@ -137,24 +137,24 @@ class TargetDistribution:
 class Bins:
     """A numeric target's bins, in its own unit."""
 
-    edges: np.ndarray  #: inner ones, rising, shape (bins - 1,)
-    means: np.ndarray  #: what a record in each is worth, shape (bins,)
-    mean: float  #: the target's mean, and the variance of what is unknown about it
+    edges: np.ndarray  #: inner edges, increasing, shape (bins - 1,)
+    means: np.ndarray  #: mean target of each bin, shape (bins,)
+    mean: float  #: the target's mean, and the variance of its error
     uncertain: float
     variance: float  #: of one record
 
     @property
     def worth(self) -> tuple[float, ...]:
-        """The means about the target's, in its std: what splits are told apart by."""
+        """Return the means relative to the target's, in its std, for choosing splits."""
         return tuple(((self.means - self.mean) / math.sqrt(self.variance)).tolist())
 
     def values(self, growth: NoisyTreeGrower) -> np.ndarray:
-        """A mean for each node, shrunk by the noise of its counts c; shape (nodes, 1).
+        """Return a mean for each node, shrunk by the noise of its counts c; shape (nodes, 1).
 
-        Of n records with values w, d = sum c (w - m) / n is the node's departure from m, its parent's mean, with noise
-        of variance v sum (w - m)^2 / n^2; sampling adds the variance of one record over n. The root's m is the
-        mean of the target's own cells. Any other node's departure is zero with probability one half, or normal
-        of a variance that is a fraction of the target's. The result is the posterior mean.
+        For n records with values w, d = sum c (w - m) / n is the node's deviation from m, its parent's mean, with noise
+        of variance v sum (w - m)^2 / n^2; sampling adds the variance of one record over n. The root's m is the mean of
+        the target's own cells. Any other node's deviation is zero with probability one half, or normal with a variance
+        that is a fraction of the target's. The result is the posterior mean.
         """
         found = np.full(len(growth.nodes), self.mean)
         for number, node in enumerate(growth.added_up()):
@@ -173,7 +173,7 @@ class Bins:
 
 
 def borne_out(departure: float, noise: float, variance: float) -> float:
-    """The posterior mean of a departure that may be zero, by its noise's variance and the target's."""
+    """Return the posterior mean of a deviation that may be zero, from its noise variance and the target's."""
     priors = variance * np.array([0.0, *SETTINGS.prior_fractions])
     chances = np.array(
         [_ALIKE, *((1 - _ALIKE) / len(SETTINGS.prior_fractions) for _ in SETTINGS.prior_fractions)]

@@ -1,4 +1,4 @@
-"""What the genetic algorithm does to strings (paper, Sections III-C and III-D)."""
+"""Operators of the genetic algorithm on strings (paper, Sections III-C and III-D)."""
 
 from itertools import permutations
 
@@ -10,18 +10,18 @@ from privfed.learners.genetic_tree.structures import trimmed
 def tournaments(
     fitness: np.ndarray, count: int, pressure: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Winners of `count` tournaments among ``pressure`` strings (s), drawn at random and different if there are enough.
+    """Return winners of `count` tournaments among ``pressure`` random strings (s), distinct if possible.
 
-    `fitness`, shape (candidates,), is the greater the better.
+    `fitness` has shape (candidates,); higher is better.
     """
     size = min(pressure, len(fitness))
     drawn = np.argsort(rng.random((count, len(fitness))), axis=1)[:, :size]
-    known = np.nan_to_num(fitness, nan=-np.inf)  # an elite string that nobody scored wins nothing
+    known = np.nan_to_num(fitness, nan=-np.inf)  # an elite string without a score wins nothing
     return np.asarray(drawn[np.arange(count), np.argmax(known[drawn], axis=1)])
 
 
 def crossover(parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One-point crossover of each string with the next one; a last odd one stays as it is."""
+    """Apply one-point crossover to each string and the next one; a last odd one is unchanged."""
     children, genes = parents.copy(), parents.shape[1]
     for first in range(0, len(parents) - 1 if genes > 1 else 0, 2):
         cut = int(rng.integers(1, genes))
@@ -32,11 +32,11 @@ def crossover(parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def mutate(
     genes: np.ndarray, features: int, flips: float, swaps: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """One of the three mutations, drawn anew for each generation, done to every string.
+    """Apply one of the three mutations, drawn for each generation, to every string.
 
     Args:
         genes: the offspring, shape (candidates, 2^depth - 1).
-        features: how many features there are.
+        features: number of features.
         flips, swaps: m_1 and m_2, fractions of the string; at least one gene, or one swap.
     """
     length = genes.shape[1]
@@ -49,7 +49,7 @@ def mutate(
 
 
 def flip(genes: np.ndarray, features: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Node flip: so many genes of each string become another feature, or nil."""
+    """Apply node flip: ``count`` genes of each string become another feature, or nil."""
     changed = genes.copy()
     at = np.argsort(rng.random(genes.shape), axis=1)[:, :count]
     old = np.take_along_axis(genes, at, axis=1).astype(np.int64) + 1
@@ -59,7 +59,7 @@ def flip(genes: np.ndarray, features: int, count: int, rng: np.random.Generator)
 
 
 def swap(genes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Node swap: two genes of each string change places, so many times."""
+    """Apply node swap: two genes of each string are exchanged, ``count`` times."""
     changed, rows = genes.copy(), np.arange(len(genes))
     for _ in range(count):
         one, other = rng.integers(0, genes.shape[1], (2, len(genes)))
@@ -68,7 +68,7 @@ def swap(genes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def reorder(genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Substring swap: each string is cut into three, which are put together in another order."""
+    """Apply substring swap: each string is cut into three parts, concatenated in another order."""
     changed = genes.copy()
     for row in changed if genes.shape[1] > 2 else ():
         cuts = np.sort(rng.choice(np.arange(1, genes.shape[1]), 2, replace=False))
@@ -81,16 +81,16 @@ def reorder(genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def survivors(
     genes: np.ndarray, fitness: np.ndarray, size: int, depth: int, elite: np.ndarray
 ) -> np.ndarray:
-    """Rows that live on, the fittest first: the elite whatever its fitness, and beside it the fittest.
+    """Return surviving rows, fittest first: the elite at any fitness, and the fittest others.
 
-    A population is a set: of equal trees the first (the oldest) stays.
+    A population is a set: of equal trees the first (oldest) survives.
 
     Args:
         genes: parents and offspring, shape (candidates, 2^depth - 1).
-        fitness: the greater the better; NaN if unknown.
-        size: P, how many live on, unless the elite alone is larger.
+        fitness: higher is better; NaN if unknown.
+        size: P, number of survivors, unless the elite is larger.
         depth: of the strings.
-        elite: rows kept in any case (paper, Section III-C), shape (candidates,), booleans.
+        elite: rows that always survive (paper, Section III-C), shape (candidates,), booleans.
     """
     oldest = dict[bytes, int]()
     trees = enumerate(trimmed(genes, depth))

@@ -23,15 +23,15 @@ class PersonalTree:
     """A fitted tree."""
 
     tree: Tree  #: features and cuts
-    #: of each node: shares of the classes, or a mean; shape (nodes, classes or 1)
+    #: of each node: class fractions, or a mean; shape (nodes, classes or 1)
     values: np.ndarray
-    source: str  #: ``federation``, or ``own`` where the client grew it alone
-    #: of the classes, by which labels are chosen; none for equal ones
+    source: str  #: ``federation``, or ``own`` if the client grew it alone
+    #: weights of the classes in labels; empty for equal ones
     weights: np.ndarray | None = None
 
     @classmethod
     def of_candidate(cls, trie: Trie, genes: np.ndarray, root: int = 0) -> Self:
-        """Read a candidate, a string of shape (2^depth - 1,), off a client's fitted ones; `root` is which of the fits."""
+        """Build from a fitted candidate, a string of shape (2^depth - 1,); `root` is the fit's index."""
         rows: list[tuple[int, float, int, int]] = []
         nodes: list[int] = []
 
@@ -52,7 +52,7 @@ class PersonalTree:
 
     @classmethod
     def of_nodes(cls, nodes: np.ndarray, source: str) -> Self:
-        """Take over a tree of :func:`local.cart`."""
+        """Build from a tree of :func:`local.cart`."""
         cuts = cuts_of_thresholds(nodes["cut"])
         tree = Tree.binary(nodes["feature"], cuts, nodes["left"], nodes["right"])
         values = nodes["values"]
@@ -62,13 +62,13 @@ class PersonalTree:
 
     @property
     def decisions(self) -> int:
-        """How many decision nodes it has."""
+        """The number of decision nodes."""
         return int((self.tree.feature >= 0).sum())
 
     def pruned(self, x: np.ndarray, leaves: int) -> Self:
-        """Join leaves until there are at most so many, by the least rise of the squared error at some records.
+        """Merge leaves until there are at most ``leaves``, by the smallest increase of squared error at ``x``.
 
-        A joined node says the mean of its leaves, weighted by their records, shape of ``x`` (records, features).
+        A merged node has the mean of its leaves, weighted by their records in ``x``, shape (records, features).
         """
         children, values = np.array(self.tree.children), np.array(self.values)
         feature, sizes = np.array(self.tree.feature), np.full(len(self.tree.feature), 1e-9)
@@ -97,20 +97,20 @@ class PersonalTree:
         return replace(self, tree=tree, values=values[kept])
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """What the leaf of each row says, shape (rows, classes or 1)."""
+        """Return the value of each row's leaf, shape (rows, classes or 1)."""
         return np.asarray(self.values[self.tree.reach(x)])
 
     def weighed(self, values: np.ndarray) -> np.ndarray:
-        """Shares of the classes as labels are chosen by: the greatest is the label."""
+        """Return weighted class fractions, the largest of which is the label."""
         return values if self.weights is None else values * self.weights
 
     def to_text(self, schema: Schema, classes: Sequence[Any] = ()) -> str:
-        """The tree, a line for each branch."""
+        """Format the tree, a line per branch."""
         width = np.ptp(schema.columns[-1].bounds)
         return self.tree.to_text(schema, lambda node: self.said(node, classes, width))
 
     def said(self, node: int, classes: Sequence[Any] = (), width: float = np.inf) -> str:
-        """What a leaf says: its label with the class' fraction, ``yes (0.83)``, or its mean, of a target so wide."""
+        """Format a leaf: its label with the class's fraction, ``yes (0.83)``, or its mean, for a target's ``width``."""
         row = self.values[node]
         if not len(classes):
             return number_text(float(row[0]), width)
@@ -119,7 +119,7 @@ class PersonalTree:
         return f"{shown(str(classes[label]))} ({told})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree as plain data."""
+        """Return the tree as plain data."""
         names = ("feature", "children", "cuts")
         cuts = np.where(np.isfinite(self.tree.cuts), self.tree.cuts, 0.0)
         arrays = {name: getattr(self.tree, name).tolist() for name in names[:2]}
@@ -133,7 +133,7 @@ class PersonalTree:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_dict` gave."""
+        """Read the output of :meth:`to_dict`."""
         feature = np.array(plain["feature"], dtype=np.int64)
         children = np.array(plain["children"], dtype=np.int64)
         cuts = np.array(plain["cuts"], dtype=float)[:, 0]
@@ -143,15 +143,15 @@ class PersonalTree:
 
     @classmethod
     def off_shelf(cls, kept: Any, schema: Schema, outputs: int) -> Self:
-        """Read what :meth:`to_dict` gave off a shelf, which may be another federation's or damaged.
+        """Read the output of :meth:`to_dict` from a shelf, which may be another federation's or damaged.
 
         Args:
-            kept: what the shelf keeps.
+            kept: the stored data.
             schema: the model's.
-            outputs: values of a node: as many as there are classes, or 1.
+            outputs: values per node: the number of classes, or 1.
 
         Raises:
-            InputError: it is no tree over that schema; the message holds nothing of it.
+            InputError: it is no tree over that schema; the message has none of its values.
         """
         try:
             tree = cls.from_dict(kept)
@@ -172,15 +172,15 @@ class PersonalTree:
 
 
 def succession(counts: np.ndarray) -> np.ndarray:
-    """Fractions of the classes by Laplace's rule of succession, of counts of shape (nodes, classes).
+    """Return class fractions by Laplace's rule of succession, from counts of shape (nodes, classes).
 
-    Labels stay; but no class is impossible because a small leaf has not seen it.
+    Labels are unchanged, but no class has probability zero because a small leaf lacks it.
     """
     return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))
 
 
 def _values(trie: Trie, nodes: np.ndarray) -> np.ndarray:
-    """Shares of the classes, or means in the target's units; shape (nodes, classes or 1)."""
+    """Return class fractions, or means in the target's units; shape (nodes, classes or 1)."""
     sums, table = trie.fitted(nodes), trie.table
     if table.classes:
         return succession(sums)
@@ -189,13 +189,13 @@ def _values(trie: Trie, nodes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Choice:
-    """How a client picks its tree in the end."""
+    """How a client chooses its tree in the end."""
 
-    own: bool = False  #: whether the tree that it grew alone is among those to choose from
-    #: whether the chosen structure is fitted to all of its records again; it is in any case where
-    #: candidates were scored by folds, which leave no single fit
+    own: bool = False  #: whether the tree that it grew alone is a choice
+    #: whether the chosen structure is refitted to all of its records; always if candidates were
+    #: scored by folds, which have no single fit
     refit: bool = False
-    lowest: int = 2  #: of the depths that its own tree may have
+    lowest: int = 2  #: minimum depth of its own tree
     deepest: int = 15  #: of those
     leaves: int = 0  #: that the kept tree has at most; 0 for no limit
 
@@ -203,9 +203,9 @@ class Choice:
 def _stays(
     client: Client, trie: Trie, scoring: Scoring, depth: int, genes: np.ndarray, score: float
 ) -> bool:
-    """Whether the own tree stays in the best candidate's place.
+    """Whether the own tree is chosen instead of the best candidate.
 
-    For numbers unless the candidate is ahead by a standard error: the best of many seems better than it is.
+    For numbers, unless the candidate is better by a standard error: the best of many is overestimated.
     """
     true, own = client.own_held_out(scoring, depth)
     if client.classes:
@@ -217,7 +217,7 @@ def _stays(
 
 
 def choose(client: Client, population: Population, scoring: Scoring, rule: Choice) -> PersonalTree:
-    """The candidate that does best at a client, fitted; of equal ones the fittest for all."""
+    """Return a client's best candidate, fitted; ties: the one with the best overall fitness."""
     trie = client.trie(scoring, population.depth)
     said = scores(trie, population.genes)
     best = int(said.argmax())

@@ -1,4 +1,4 @@
-"""What crosses the wire about candidates: their structures, and how they are to be scored."""
+"""Messages about candidates: their structures, and how to score them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from privfed.learners.genetic_tree.structures import (
 )
 from privfed.tables.schema import Schema
 
-MOST_GENES = 2**22  #: Most genes of one population, so that a client cannot be worn out
+MOST_GENES = 2**22  #: Maximum genes of one population, to bound a client's work
 
-MOST_FOLDS = 20  #: Most folds of cross-validation, for the same reason
+MOST_FOLDS = 20  #: Maximum folds of cross-validation, for the same reason
 
 Held = Literal["share", "folds", "none"]
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Candidates of one depth, packed by :func:`structures.pack` as their connected nodes alone."""
+    """Candidates of one depth, packed by :func:`structures.pack` as their connected nodes only."""
 
     codes: np.ndarray
     depth: int
@@ -40,7 +40,7 @@ class Population:
         return cls(pack(genes, depth), depth, len(genes))
 
     def check(self, schema: Schema) -> None:
-        """Raise QueryError for an absurd depth or number, unknown features, or codes that are no trees."""
+        """Raise QueryError for an excessive depth or number, unknown features, or codes that are not trees."""
         check_depth(self.depth)
         if not 1 <= self.count <= MOST_GENES // length(self.depth):
             most = MOST_GENES // length(self.depth)
@@ -70,12 +70,12 @@ class Scoring:
     """How a client scores a candidate on its own records."""
 
     classify: bool  #: whether the target is a class (macro F1) or a number
-    #: what is held out: the ``share`` that trees are not fitted to (the paper's way), each of the
+    #: held-out records: the ``share`` that trees are not fitted to (as in the paper), each of the
     #: ``folds`` in turn, or ``none``
     held: Held = "share"
     train_share: float = 0.8  #: r, the fraction of the records that trees are fitted to
     folds: int = 5  #: K
-    bounded: bool = False  #: for numbers, R^2 cut to [-1, 1] instead of the mean squared error
+    bounded: bool = False  #: for numbers, R^2 clipped to [-1, 1] instead of the mean squared error
 
     def check(self, schema: Schema) -> None:
         """Raise QueryError if a value is out of its range, or the target does not fit."""
@@ -88,7 +88,7 @@ class Scoring:
 
 
 def classes(schema: Schema) -> int:
-    """How many classes the target has: its categories, or two for numbers 0 and 1; else 0."""
+    """Return the target's number of classes: its categories, or two for numbers 0 and 1; else 0."""
     target = schema.target
     if target is None:
         return 0

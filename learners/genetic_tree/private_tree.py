@@ -1,8 +1,8 @@
 """One tree from noisy counts for all clients.
 
-A genetic search under noise finds nothing: it needs the clients' own structures, which noise cannot
-protect at a bearable cost. Counts at all nodes of a level are disjoint, so a level's cost does not
-depend on their number. Each client decides by itself what to hang below.
+A genetic search does not work under noise: it needs the clients' own structures, which noise cannot
+protect at a useful cost. Counts at all nodes of a level are disjoint, so a level's cost does not
+depend on their number. Each client chooses its own subtrees below.
 """
 
 import math
@@ -35,38 +35,38 @@ from privfed.learners.genetic_tree.top import (
 from privfed.learners.private.marginals import total_of
 from privfed.tables.schema import Column
 
-_UNKNOWN = Count(0.0, math.inf)  #: Of records before anything is told
+_UNKNOWN = Count(0.0, math.inf)  #: Number of records before any release
 
 
 @dataclass(frozen=True)
 class TopPlan:
-    """How large a private tree is."""
+    """Size of a private tree."""
 
     depth: int = 4  #: levels grown from counts
-    bins: int = 12  #: bins of a feature between which splits are looked for
-    cells: int = 64  #: finer bins that those are read off
-    rounds: int = 2  #: rounds of cells, each finer where the mass is
-    features: int = 6  #: features looked at below the root: those that split it best
+    bins: int = 12  #: bins of a feature between which splits are searched
+    cells: int = 64  #: finer bins from which those are computed
+    rounds: int = 2  #: rounds of cells, increasingly fine where the mass is
+    features: int = 6  #: features used below the root: those that split it best
     targets: int = 8  #: bins of a numeric target
-    target_cells: int = 32  #: finer bins of it
+    target_cells: int = 32  #: finer bins of the target
     target_rounds: int = 4  #: rounds of these
 
 
 @dataclass
 class PrivateTree:
-    """Grows a tree by asking for noisy counts."""
+    """Grows a tree by querying noisy counts."""
 
     federation: Disclosure
     plan: TopPlan
     classify: bool
-    levels: int = 0  #: Levels that were asked about
+    levels: int = 0  #: Number of queried levels
     _edges: list[np.ndarray] = field(default_factory=list)
     _bins: Bins | None = None
-    #: Noisy counts of whole columns, and the variance of the noise in each count.
+    #: Noisy counts of whole columns, and the noise variance of each count.
     _told: list[tuple[np.ndarray, float]] = field(default_factory=list)
 
     def grow(self) -> Shared:
-        """Ask and split, level by level; NobodyAnswered if the first query has no answer."""
+        """Query and split, level by level (NobodyAnswered: the first query has no answer)."""
         schema = self.federation.schema
         self._edges = self.find_edges()
         if not self.classify:
@@ -98,7 +98,7 @@ class PrivateTree:
         return None if self._bins is None else self._bins.edges
 
     def _hear_leaves(self, growth: NoisyTreeGrower) -> None:
-        """Ask for the leaves' counts once more: those that chose the last splits favour them."""
+        """Query the leaves' counts again, as those that chose the last splits are biased."""
         tree = growth.tree
         told = self.federation.ask_offered(NodeTotals(tree, tree.leaves, self._target_edges)).only
         if "counts" not in told:
@@ -118,7 +118,7 @@ class PrivateTree:
     def _promising(
         self, counts: np.ndarray, features: np.ndarray, variance: float, rule: SplitCriterion
     ) -> np.ndarray:
-        """The features that split the root best, in their own order."""
+        """Return the features that split the root best, in the original order."""
         edges = padded([self._edges[f] for f in features], self.plan.bins - 1)
         found = gains(counts, edges, variance, rule).max(axis=1)
         best = np.argsort(-found, kind="stable")[: self.plan.features]
@@ -127,7 +127,7 @@ class PrivateTree:
     # --- edges -------------------------------------------------------------------------------
 
     def find_edges(self) -> list[np.ndarray]:
-        """Edges of each feature's bins of equal mass, by rounds of ever finer cells; may raise NobodyAnswered."""
+        """Return edges of each feature's bins of equal mass, by rounds of finer cells; may raise NobodyAnswered."""
         columns, wanted = list(self.federation.schema.features), self.plan.bins
         found = [np.arange(np.ceil(low), np.floor(high)) + 0.5 for low, high in _few(columns)]
         many = {n: columns[n] for n, edges in enumerate(found) if not 0 < len(edges) < wanted}
@@ -136,9 +136,9 @@ class PrivateTree:
         return found
 
     def find_bins(self) -> Bins:
-        """Bins of a numeric target, by rounds that close in on its mass; may raise NobodyAnswered.
+        """Return bins of a numeric target, by rounds that locate its mass; may raise NobodyAnswered.
 
-        Where noise could be the records that seem to be there, its mean is the middle of its bounds.
+        If the counts may be only noise, its mean is the middle of its bounds.
         """
         schema, cells = self.federation.schema, self.plan.target_cells
         assert schema.target is not None
@@ -160,12 +160,12 @@ class PrivateTree:
 
     @property
     def _records(self) -> Count:
-        """How many records all columns' counts say that there are."""
+        """Return the number of records by all columns' counts."""
         records, variance = total_of(*map(list, zip(*self._told, strict=True)))
         return Count(records, math.sqrt(variance))
 
     def _refined(self, columns: dict[int, Column]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Ends of each column's cells, and the counts between them, as the last round told."""
+        """Return edges of each column's cells, and the last round's counts between them."""
         cells = self.plan.cells
         ends = {n: np.linspace(*column.bounds, cells + 1) for n, column in columns.items()}
         told: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -187,7 +187,7 @@ class PrivateTree:
 
 
 def _few(columns: Sequence[Column]) -> Iterator[tuple[float, float]]:
-    """Ends of whole numbers and categories that can be told apart; nothing for all others."""
+    """Yield bounds for integers and categories with few values; empty for all others."""
     for column in columns:
         low, high = column.bounds
         whole = column.kind != "number" and high - low <= SETTINGS.max_distinct

@@ -1,4 +1,4 @@
-"""The private way: one tree from noisy counts, and below it each client's own subtrees."""
+"""The private way: one shared tree from noisy counts, and each client's local subtrees below."""
 
 import warnings
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, LearnedTree]):
     queries = (ColumnCounts, TargetCells, RootCounts, NodeCounts, NodeTotals, KeepBelow)
 
     def plan(self, schema: Schema) -> Sequence[Planned]:
-        """Cells, a number's own, the root, each level, the leaves, what is kept."""
+        """Return all queries: cells, a number's own, the root, each level, the leaves, and the local effect."""
         top, scoring = self.params.top, self.params.scoring
         features = np.arange(len(schema.features))
         few = features[: top.features]
@@ -77,7 +77,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, LearnedTree]):
 
 
 def private(epsilon: Number, delta: Number, top: TopPlan, *, classify: bool) -> Policy:
-    """Gaussian noise on all counts, under zCDP; nothing else leaves."""
+    """Return a policy with Gaussian noise on all counts, under zCDP; nothing else is released."""
     budget, s = Budget.of(epsilon, delta), SETTINGS
     rho = largest_rho(budget.epsilon, budget.delta)
     looking = s.cells_budget if classify else s.number_cells_budget

@@ -1,4 +1,4 @@
-"""The paper's protocol: clients' structures evolve by what clients say of them."""
+"""The paper's protocol: clients' structures evolve by clients' scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from privfed.tables.schema import Schema
 
 @dataclass(frozen=True)
 class GeneticTreeParams:
-    """The estimator's parameters, as its ways need them; `depth` is None where clients are asked for it."""
+    """The estimator's parameters for both ways; `depth` is None if clients are queried for it."""
 
     evolution: GeneticParams
     scoring: Scoring
@@ -36,14 +36,14 @@ class GeneticTreeParams:
 
 @dataclass(frozen=True, eq=False)
 class LearnedTree:
-    """What either way learns; each client's own tree stays on its shelf."""
+    """The result of either way; each client's own tree stays on its shelf."""
 
     depth: int  #: of the candidates or of the shared tree
-    #: the last population, best first; None of the private way
+    #: the last population, best first; None in the private way
     candidates: Population | None = None
-    shared: Shared | None = None  #: the shared tree; None of the published way
+    shared: Shared | None = None  #: the shared tree; None in the published way
     elitism: bool = False  #: whether clients' own structures were kept in each generation
-    scored_on: str = "folds"  #: what candidates were scored on; see :class:`.Scoring`
+    scored_on: str = "folds"  #: records for scoring candidates; see :class:`.Scoring`
     #: best and mean fitness after each generation
     history: list[tuple[float, float]] = field(default_factory=list)
 
@@ -98,7 +98,7 @@ class PublishedGeneticTree(Way[GeneticTreeParams, LearnedTree]):
 
 
 def published(epsilon: Number) -> Policy:
-    """Noise on the clients' sizes alone (paper, Section III-E); the rest is unprotected."""
+    """Return a policy with noise on the clients' sizes only (paper, Section III-E); the rest is unprotected."""
     kinds = (Depth, Structure, Votes, Fitness)
     guards: dict[str, tuple[Guard, ...]] = {kind.kind: (Guard.of("open"),) for kind in kinds}
     guards[Size.kind] = (Guard.of("laplace", spend=epsilon, times=1),)

@@ -1,4 +1,4 @@
-"""What the genetic algorithm asks its clients (paper, Algorithm 1)."""
+"""The queries of the genetic algorithm (paper, Algorithm 1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ from privfed.questions.query import LocalEffect, LocalView, Query, View
 from privfed.questions.tree import Tree
 from privfed.tables.schema import Schema
 
-SHELF = "genetic_tree"  #: What a client's own tree is called on its shelf
-MOST_SHARED = 2**8  #: Most nodes of a shared tree, for a client grows subtrees below each
+SHELF = "genetic_tree"  #: Name of a client's own tree on its shelf
+MOST_SHARED = 2**8  #: Maximum nodes of a shared tree, as clients grow subtrees below each
 
 
 @dataclass(frozen=True)
 class Size(Query):
     """How many records a client has (paper, Algorithm 1, step 7).
 
-    Sensitivity: a record more or less moves it by one; replacing one leaves it as it is.
+    Sensitivity: adding or removing a record changes it by one; replacing one does not change it.
     """
 
     kind: ClassVar[str] = "genetic_tree.size"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``size``."""
+        """Return ``size``."""
         moved = Sensitivity(Bound(1, 1), replace_one=Bound(0, 0))
         return {"size": Part(PartType.COUNTS, ("client",), (1,), moved)}
 
@@ -46,7 +46,7 @@ class Size(Query):
 class Depth(Query):
     """The depth of a client's own tree by cross-validation (paper, Algorithm 1, step 6).
 
-    Sensitivity: none of use; one record can move the best depth from one end to the other.
+    Sensitivity: none of use; one record can change the best depth from one end to the other.
     """
 
     scoring: Scoring
@@ -55,7 +55,7 @@ class Depth(Query):
     kind: ClassVar[str] = "genetic_tree.depth"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``depth``."""
+        """Return ``depth``."""
         self.scoring.check(schema)
         _check_depths(self.lowest, self.deepest)
         return {"depth": Part(PartType.VALUES, ("client",), (1,))}
@@ -80,13 +80,13 @@ class Structure(Query):
     kind: ClassVar[str] = "genetic_tree.structure"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``nodes``, a feature's number plus one each, 0 for the end of a branch; pre-order."""
+        """Return ``nodes``, a feature's number plus one each, 0 for the end of a branch; pre-order."""
         self.scoring.check(schema)
         check_depth(self.depth)
         return {"nodes": Part(PartType.ARTIFACT, ("node",), (-1,))}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Grow it on all records."""
+        """Grow the tree on all records."""
         own = Client.of(view, self.scoring.classify)
         genes = local.structure(own.x, own.y, own.classes, self.depth)
         return {"nodes": pack(genes[None], self.depth)}
@@ -96,7 +96,7 @@ class Structure(Query):
 class Votes(Query):
     """Votes on how to score and whom to keep, for regression (paper, Eqs. 1 and 2).
 
-    Sensitivity: none of use for the first; the second turns with one record.
+    Sensitivity: none of use for the first; the second may change with one record.
     """
 
     scoring: Scoring
@@ -107,7 +107,7 @@ class Votes(Query):
     kind: ClassVar[str] = "genetic_tree.votes"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``votes``: on scoring on all records, and on elitism; 0 or 1 each."""
+        """Return ``votes``: on scoring on all records, and on elitism; 0 or 1 each."""
         self.scoring.check(schema)
         _check_depths(self.lowest, self.deepest)
         if not self.lowest <= self.depth <= self.deepest or self.scoring.classify:
@@ -126,8 +126,8 @@ class Votes(Query):
 class Fitness(Query):
     """How well each candidate does at a client, fitted to its records (paper, Section III-B).
 
-    Sensitivity: none of use. Thresholds and labels are fitted anew, so that one record may change
-    every prediction: even the number of right ones moves by all of them.
+    Sensitivity: none of use. Thresholds and labels are refitted, so that one record may change
+    every prediction: even the number of correct ones may change by all of them.
     """
 
     population: Population
@@ -135,7 +135,7 @@ class Fitness(Query):
     kind: ClassVar[str] = "genetic_tree.fitness"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``scores`` by candidate, the greater the better."""
+        """Return ``scores`` by candidate, higher is better."""
         self.scoring.check(schema)
         self.population.check(schema)
         return {"scores": Part(PartType.VALUES, ("candidate",), (self.population.count,))}
@@ -151,8 +151,8 @@ class Fitness(Query):
 class KeepBest(LocalEffect):
     """Choose the best candidate, fit it, keep it (paper, Algorithm 1, steps 45 to 49).
 
-    Nothing leaves. Whoever reads the tree, which only its owner can, learns thresholds that lie
-    between values of single records, and leaves as small as one record.
+    Nothing is released. The tree, which only its owner can read, discloses thresholds between
+    values of single records, and leaves as small as one record.
     """
 
     population: Population
@@ -161,14 +161,14 @@ class KeepBest(LocalEffect):
     kind: ClassVar[str] = "genetic_tree.keep"
 
     def check(self, schema: Schema) -> None:
-        """Hold the candidates to trees of the schema's features."""
+        """Check that the candidates are trees of the schema's features."""
         self.scoring.check(schema)
         self.population.check(schema)
         _check_depths(self.choice.lowest, self.choice.deepest)
         _check_leaves(self.choice.leaves)
 
     def take_effect(self, view: LocalView) -> None:
-        """Put the client's own tree on its shelf."""
+        """Store the client's own tree on its shelf."""
         client = Client.of(view, self.scoring.classify)
         chosen = choose(client, self.population, self.scoring, self.choice)
         view.shelf[SHELF] = _cut(chosen, client, self.choice.leaves).to_dict()
@@ -178,20 +178,20 @@ class KeepBest(LocalEffect):
 class KeepBelow(LocalEffect):
     """Choose a level of a released tree and what to grow below it; keep the whole.
 
-    Nothing leaves; what the kept tree tells its owner is as for :class:`KeepBest`.
+    Nothing is released; the stored tree discloses to its owner what it does for :class:`KeepBest`.
     """
 
     tree: Tree  #: grown from released counts
-    #: released for its nodes: class fractions, or a mean; shape (nodes, classes or 1)
+    #: its nodes' released values: class fractions, or a mean; shape (nodes, classes or 1)
     values: np.ndarray
     scoring: Scoring  #: classes or numbers, and the folds by which the client chooses
-    lowest: int  #: least depth of the client's own tree
-    deepest: int  #: greatest depth of what is grown below
-    leaves: int = 0  #: that the kept tree has at most; 0 for no limit
+    lowest: int  #: minimum depth of the client's own tree
+    deepest: int  #: maximum depth of local subtrees
+    leaves: int = 0  #: maximum leaves of the stored tree; 0 for no limit
     kind: ClassVar[str] = "genetic_tree.keep_below"
 
     def check(self, schema: Schema) -> None:
-        """Hold the tree to the schema, its values to its nodes, and both to sane sizes."""
+        """Check the tree against the schema, its values against its nodes, and the sizes of both."""
         self.tree.check(schema)
         self.scoring.check(schema)
         _check_depths(self.lowest, self.deepest)
@@ -206,7 +206,7 @@ class KeepBelow(LocalEffect):
             raise QueryError("malformed", "each node needs finite values")
 
     def take_effect(self, view: LocalView) -> None:
-        """Put the client's own tree on its shelf."""
+        """Store the client's own tree on its shelf."""
         client = Client.of(view, self.scoring.classify)
         shared, folds = Shared(self.tree, self.values), self.scoring.folds
         chosen = choose_below(client, shared, folds, self.lowest, self.deepest)

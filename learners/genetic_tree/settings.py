@@ -1,4 +1,4 @@
-"""Numbers that genetic trees depend on and that nobody has to choose; see docs/tuning.md."""
+"""Fixed settings of genetic trees; see docs/tuning.md."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,7 +8,7 @@ from privfed.learners.genetic_tree.fitness import SelectionRule
 
 @dataclass(frozen=True)
 class GeneticTreeSettings:
-    """The genetic tree's settings; limits of memory and rounding stand where they are used."""
+    """The genetic tree's settings; limits of memory and rounding are where they are used."""
 
     #: fraction of rho for all rounds of feature cells, for classes
     cells_budget: Fraction = Fraction(15, 100)
@@ -18,24 +18,23 @@ class GeneticTreeSettings:
     root_budget: Fraction = Fraction(20, 100)  #: fraction of rho for the root's counts
     #: fraction of rho for the leaves' totals; the levels between share the rest
     leaves_budget: Fraction = Fraction(10, 100)
-    max_distinct: int = 256  #: most values of a column that have a bin each
+    max_distinct: int = 256  #: maximum values of a column with a bin each
     parent_weight: float = 8.0  #: weight of the parent's fractions in a node's, in records
-    #: fraction of the best candidate's F1 by which a client's own tree must be ahead: its depth was
-    #: chosen on the very records that the two are compared on
+    #: fraction of the best candidate's F1 by which a client's own tree must be better, as its depth
+    #: was chosen on the records of the comparison
     own_margin: float = 0.02
-    #: what a choice must overcome to replace the own tree, by labels
+    #: rule for replacing the own tree, by labels
     label_rule: SelectionRule = SelectionRule(2.0, 0.04, 0.02)  # noqa: RUF009 - frozen
     #: the same by numbers
     number_rule: SelectionRule = SelectionRule(1.0)  # noqa: RUF009 - frozen
-    #: powers of the root's class fractions by which labels are weighted on trial
+    #: powers of the root's class fractions tried as label weights
     label_powers: tuple[float, ...] = (0.0, 0.5, 1.0)
     min_fraction: float = 0.01  #: least such fraction
-    #: weights, in records, of the shared tree's values in a node below it, on trial
+    #: weights, in records, of the shared tree's values in nodes below it, that are tried
     priors: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0)
-    #: the same for numbers: where the target follows the features almost without noise, any weight
-    #: blurs it
+    #: the same for numbers: for an almost noiseless target, any weight adds bias
     number_priors: tuple[float, ...] = (0.0, 1.0, 4.0, 16.0, 64.0)
-    #: how far fractions are drawn to where another label would overtake the own one
+    #: fraction of the way to where another label would replace the own one
     overtaking: float = 0.99
 
 

@@ -1,8 +1,7 @@
 """Best thresholds of many (node, feature) pairs at once, by one integer sort.
 
-A cut maximises the sum over both sides of (sum_c n_c^2) / n, with the class counts n_c, or (sum y)^2 / n
-(CART: Breiman et al. 1984). Sums are integers, so that a score does not depend on the order of the
-records; of equal scores the lowest cut wins.
+A cut maximises the sum over both sides of (sum_c n_c^2) / n, with the class counts n_c, or (sum y)^2 / n (CART: Breiman
+et al. 1984). Sums are integers, so that a score does not depend on the order of the records; ties: the lowest cut.
 """
 
 from __future__ import annotations
@@ -12,26 +11,26 @@ from functools import reduce
 
 import numpy as np
 
-_EXACT = 2**52  #: Least and greatest whole numbers of a target's scale: sums stay below 2^53
+_EXACT = 2**52  #: Maximum absolute integer of a target's scale, so that sums stay below 2^53
 _EXACTLY = 2**13  #: Pairs of fewer records are cut between two classes only; see :func:`best_cuts`
-_SHORT = 46_340  #: Most records whose number's square is below 2^31
+_SHORT = 46_340  #: Maximum number of records whose square is below 2^31
 
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """A client's records in each feature's order, made once."""
+    """A client's records sorted by each feature, computed once."""
 
     x: np.ndarray  #: values, shape (features, records)
-    #: each record's place in the order of each feature, one feature behind the other, and the record at each
-    #: place, of the least types that hold them; shape (features * records,)
+    #: each record's rank by feature, features concatenated, and the record at each rank, in the smallest sufficient
+    #: types; shape (features * records,)
     places: np.ndarray
     order: np.ndarray
     rising: np.ndarray  #: values in that order
     codes: np.ndarray  #: the target in that order
     tied: bool  #: whether any feature has one value twice
-    target: np.ndarray  #: class codes, or a numeric target in whole units, shape (records,)
+    target: np.ndarray  #: class codes, or a numeric target in integer units, shape (records,)
     classes: int  #: number of classes; 0 for a numeric target
-    #: centre, unit: of a numeric target, what unit 0 stands for, and the size of a unit
+    #: centre, unit: of a numeric target, the value of unit 0, and the size of a unit
     centre: float = 0.0
     unit: float = 1.0
 
@@ -58,7 +57,7 @@ class Ranked:
 
     @property
     def features(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return len(self.x)
 
     def __len__(self) -> int:
@@ -67,35 +66,35 @@ class Ranked:
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """Where pairs are cut: those that can be, by their number, and of each what is known."""
+    """The cuts of pairs that can be cut, by the pair's number."""
 
     pairs: np.ndarray
     thresholds: np.ndarray
     sizes: np.ndarray  #: records on the left and on the right, shape (pairs, 2)
     #: class counts on the left and on the right, or sums of the target; shape (pairs, 2, classes or 1)
     sums: np.ndarray
-    #: of these pairs' records the places in :attr:`Ranked.order`, pair by pair: those on the left come first
+    #: indices of these pairs' records in :attr:`Ranked.order`, pair by pair, left ones first
     places: np.ndarray
 
 
 def best_cuts(table: Ranked, cells: np.ndarray, sizes: np.ndarray, features: np.ndarray) -> Cuts:
-    """The best cut of each (node, feature) pair that has two different values.
+    """Return the best cut of each (node, feature) pair with at least two distinct values.
 
-    Within a run of one class no cut is best, and none is looked for: with s of n records on the left, b and B of other
-    classes there and on the right, and S and T the sums of these classes' squared counts, the score is
-    n - 2 (b + B) + (b^2 + S) / s + (B^2 + T) / (n - s). Its second derivative is at least 4 / n^3 unless b + B is 0,
-    so that it is at least 2 / n^3 lower than at the run's better end, which is a cut (where b or B is 0, scores rise
-    towards the other end). Two scores are rounded by less than n / 2^51 together, which is less below 2^13 records.
+    Within a run of one class no cut is best, and none is tried: with s of n records on the left, b and B of other
+    classes there and on the right, and S and T the sums of these classes' squared counts, the score is n - 2 (b + B) +
+    (b^2 + S) / s + (B^2 + T) / (n - s). Its second derivative is at least 4 / n^3 unless b + B is 0, so that it is at
+    least 2 / n^3 lower than at the run's better end, which is a cut (if b or B is 0, scores increase towards the other
+    end). Two scores are rounded by less than n / 2^51 together, which is less below 2^13 records.
 
     Args:
         table: the client's records.
-        cells: of each record of each pair its number, and ``len(table)`` times the feature more.
-        sizes, features: of each pair: its records, at least one, and feature; shape (pairs,).
+        cells: for each record of each pair, its number plus ``len(table)`` times the feature.
+        sizes, features: of each pair: number of records, at least one, and feature; shape (pairs,).
     """
     ends = sizes.cumsum()
     most = max(len(sizes), table.features) * len(table)
     keyed = np.dtype(np.uint32 if most <= 2**32 else np.int64)
-    moved = (np.arange(len(sizes)) - features) * len(table)  # each pair's places behind the last's
+    moved = (np.arange(len(sizes)) - features) * len(table)  # each pair's indices after the last's
     shift = moved.astype(keyed).repeat(sizes)
     keys = table.places.take(cells).astype(keyed, copy=False)
     keys += shift
@@ -108,7 +107,7 @@ def best_cuts(table: Ranked, cells: np.ndarray, sizes: np.ndarray, features: np.
         np.not_equal(values[1:], values[:-1], out=apart[:-1])
     elif table.classes and sizes.max() < _EXACTLY:
         np.not_equal(codes[1:], codes[:-1], out=apart[:-1])
-    apart[ends - 1] = True  # no cut, but where its pair ends
+    apart[ends - 1] = True  # no cut, but the end of its pair
     at = apart.nonzero()[0]
     until = at.searchsorted(ends)
     since = np.concatenate([[0], until[:-1]])
@@ -131,9 +130,9 @@ def best_cuts(table: Ranked, cells: np.ndarray, sizes: np.ndarray, features: np.
 def _scores(
     table: Ranked, codes: np.ndarray, ends: np.ndarray, at: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of cuts behind some records, so many of each pair: what both sides hold, and the score.
+    """Return both sides' sums and the score of cuts after some records, ``cuts`` per pair.
 
-    Of both sides, shape (1 + sums, 2, cuts): how many records, then for each class how many, or the target's sum.
+    The sums have shape (1 + sums, 2, cuts): number of records, then by class, or the target's sum.
     """
     short = table.classes > 0 and len(table) <= _SHORT
     whole, squared = (np.int32, np.int32) if short else (np.int64, np.float64)
@@ -152,5 +151,5 @@ def _scores(
     if table.classes > 1:
         sides[-1] = reduce(np.subtract, sides[:-1])
     squares = reduce(np.add, [np.square(one, dtype=squared) for one in sides[1:]])
-    left, right = squares / np.maximum(sides[0], 1)  # nothing lies behind a pair's last record
+    left, right = squares / np.maximum(sides[0], 1)  # no records after a pair's last
     return sides, left + right

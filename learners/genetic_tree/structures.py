@@ -1,8 +1,8 @@
 """Structures: binary trees of features without thresholds, as strings (paper, Section III-A).
 
-A tree of depth d is a string of 2^d - 1 genes, its decision nodes in pre-order: a feature's number,
-or nil where a branch ends. Genes below a nil are detached; crossover may bring them back. Strings are
-cut at depth 15, the paper's greatest; on the wire a tree is its connected nodes alone.
+A tree of depth d is a string of 2^d - 1 genes, its decision nodes in pre-order: a feature's number, or nil at the end
+of a branch. Genes below a nil are detached; crossover may reconnect them. Strings are limited to depth 15, the paper's
+maximum; messages have only a tree's connected nodes.
 """
 
 from collections.abc import Iterator
@@ -10,19 +10,19 @@ from functools import lru_cache
 
 import numpy as np
 
-NIL = -1  #: The gene of a node that is not there
-DEEPEST = 15  #: Greatest depth, so that no string is longer than 32,767 genes
-MOST_FEATURES = 32_767  #: Most features that a gene can name
+NIL = -1  #: The gene of a missing node
+DEEPEST = 15  #: Maximum depth, so that no string is longer than 32,767 genes
+MOST_FEATURES = 32_767  #: Maximum features that a gene can represent
 
 
 def length(depth: int) -> int:
-    """Genes of a string: 2^depth - 1."""
+    """Return the number of genes of a string, 2^depth - 1."""
     return int(2**depth - 1)
 
 
 @lru_cache(maxsize=DEEPEST)
 def spans(depth: int) -> np.ndarray:
-    """Genes of the subtree that starts at each position, itself included, shape (2^depth - 1,)."""
+    """Return the number of genes of the subtree at each position, including it, shape (2^depth - 1,)."""
     sizes = np.array([1], dtype=np.int64)
     for level in range(2, depth + 1):
         sizes = np.concatenate([[length(level)], sizes, sizes])
@@ -31,7 +31,7 @@ def spans(depth: int) -> np.ndarray:
 
 
 def levels(depth: int) -> Iterator[np.ndarray]:
-    """Positions of each level: a left child at p + 1, the right one where the left subtree ends."""
+    """Yield positions of each level: a left child at p + 1, the right one after the left subtree."""
     at = np.zeros(1, dtype=np.int64)
     for level in range(depth):
         yield at
@@ -40,7 +40,7 @@ def levels(depth: int) -> Iterator[np.ndarray]:
 
 
 def connected(genes: np.ndarray, depth: int) -> np.ndarray:
-    """Which genes are decision nodes that the root reaches, shape (candidates, 2^depth - 1)."""
+    """Return which genes are decision nodes connected to the root, shape (candidates, 2^depth - 1)."""
     alive = np.zeros(genes.shape, dtype=bool)
     above = np.ones((len(genes), 1), dtype=bool)
     for at in levels(depth):
@@ -50,14 +50,14 @@ def connected(genes: np.ndarray, depth: int) -> np.ndarray:
 
 
 def trimmed(genes: np.ndarray, depth: int) -> np.ndarray:
-    """The same trees with nil for every detached gene: equal trees become equal strings."""
+    """Return the same trees with nil for detached genes, so that equal trees are equal strings."""
     return np.asarray(np.where(connected(genes, depth), genes, NIL).astype(np.int16))
 
 
 def pack(genes: np.ndarray, depth: int) -> np.ndarray:
-    """Connected nodes of trees of shape (candidates, 2^depth - 1) in pre-order, candidates in a row.
+    """Return connected nodes of trees of shape (candidates, 2^depth - 1) in pre-order, concatenated.
 
-    Codes are a gene plus one each, 0 where a branch ends early; bytes if they fit.
+    Codes are genes plus one, 0 if a branch ends early; bytes if they fit.
     """
     alive = connected(genes, depth)
     listed = alive.copy()
@@ -70,7 +70,7 @@ def pack(genes: np.ndarray, depth: int) -> np.ndarray:
 
 
 def _pairs(depth: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Neighbouring levels' positions."""
+    """Yield neighbouring levels' positions."""
     upper = np.zeros(0, dtype=np.int64)
     for lower in levels(depth):
         if len(upper):
@@ -79,7 +79,7 @@ def _pairs(depth: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def positions(codes: np.ndarray, depth: int) -> np.ndarray:
-    """Where each code stands, and where they end: whole trees if at a multiple of the strings' length."""
+    """Return each code's position, and the end: whole trees if it is a multiple of the strings' length."""
     sizes, whole = spans(depth).tolist(), length(depth)
     at, found = 0, [0]
     for code in codes.tolist():
@@ -89,14 +89,14 @@ def positions(codes: np.ndarray, depth: int) -> np.ndarray:
 
 
 def unpack(codes: np.ndarray, at: np.ndarray, depth: int) -> np.ndarray:
-    """Read what :func:`pack` wrote, by its :func:`positions`; shape (candidates, 2^depth - 1)."""
+    """Invert :func:`pack`, given its :func:`positions`; shape (candidates, 2^depth - 1)."""
     genes = np.full(int(at[-1]), NIL, dtype=np.int16)
     genes[at[:-1]] = codes.astype(np.int64) - 1
     return genes.reshape(-1, length(depth))
 
 
 def of_tree(feature: np.ndarray, left: np.ndarray, right: np.ndarray, depth: int) -> np.ndarray:
-    """The string of a tree given by its nodes (negative features at leaves), shape (2^depth - 1,)."""
+    """Return the string of a tree given by its nodes (negative features at leaves), shape (2^depth - 1,)."""
     genes = np.full(length(depth), NIL, dtype=np.int16)
     open_ = [(0, 0, length(depth))]
     while open_:
@@ -111,7 +111,7 @@ def of_tree(feature: np.ndarray, left: np.ndarray, right: np.ndarray, depth: int
 def random_structures(
     count: int, depth: int, features: int, leaves: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """The paper's Initializer: any feature anywhere, then a fraction `leaves` (r_l) of the genes set to nil."""
+    """Draw by the paper's Initializer: random features, then a fraction `leaves` (r_l) of the genes set to nil."""
     genes = rng.integers(0, features, (count, length(depth))).astype(np.int16)
     genes[rng.random(genes.shape) < leaves] = NIL
     return genes

@@ -1,4 +1,4 @@
-"""A tree grown from released noisy counts, level by level; all here is post-processing and costs nothing."""
+"""A tree grown from released noisy counts, level by level, as post-processing at no privacy cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from privfed.questions.tree import Tree
 
 @dataclass(frozen=True, eq=False)
 class NoisySplit:
-    """A feature (its place among those asked for), an edge's number, and the counts on both sides."""
+    """A split: a feature (index among the queried ones), an edge's index, and the counts on both sides."""
 
     feature: int
     edge: int
@@ -21,19 +21,18 @@ class NoisySplit:
 
 @dataclass(frozen=True)
 class SplitCriterion:
-    """When a node is split."""
+    """Conditions for splitting a node."""
 
-    least: float = 15.0  #: fewest records of a child, by the noisy counts
-    doubt: float = 1.0  #: standard deviations of a node's noise that a child must have at least
-    #: what one record of each class is worth, for the squared error of a numeric target; none for
-    #: Gini impurity
+    least: float = 15.0  #: minimum records of a child, by the noisy counts
+    doubt: float = 1.0  #: minimum records of a child, in standard deviations of a node's noise
+    #: values of the classes, for the squared error of a numeric target; empty for Gini impurity
     worth: tuple[float, ...] | None = None
 
 
 def best_split(
     counts: np.ndarray, edges: np.ndarray, variance: float, rule: SplitCriterion
 ) -> NoisySplit | None:
-    """The best split of one node by :func:`gains`; None if nothing gains."""
+    """Return the best split of one node by :func:`gains`; None without a gain."""
     found = gains(counts, edges, variance, rule)
     feature, edge = np.unravel_index(int(found.argmax()), found.shape)
     gain = float(found[feature, edge])
@@ -46,11 +45,11 @@ def best_split(
 def gains(
     counts: np.ndarray, edges: np.ndarray, variance: float, rule: SplitCriterion
 ) -> np.ndarray:
-    """Each split's gain, minus infinity if a child is too small, shape (features, bins - 1).
+    """Return each split's gain, minus infinity if a child is too small, shape (features, bins - 1).
 
     Args:
         counts: noisy counts, shape (features, bins, classes).
-        edges: of the features' bins, rising, then infinite; shape (features, bins - 1).
+        edges: of the features' bins, increasing, then infinite; shape (features, bins - 1).
         variance: of the noise of one cell.
         rule: when to split.
     """
@@ -66,11 +65,11 @@ def gains(
 
 
 def _quality(counts: np.ndarray, variance: np.ndarray, rule: SplitCriterion) -> np.ndarray:
-    """Minus weighted impurity, up to a constant, corrected for the noise's mean contribution.
+    """Return minus weighted impurity, up to a constant, corrected for the noise's mean contribution.
 
-    A noisy count c of a class with fraction p is p n + r, with the noisy n and r = e_c - p sum(e). So
-    c^2 / n is p^2 n + 2 p r + r^2 / n, of which only the last is off on average, by the variance of
-    r: v ((1 - p)^2 + (C - 1) p^2). The same for a sum of worths w: v sum (w - mean)^2.
+    A noisy count c of a class with fraction p is p n + r, with the noisy n and r = e_c - p sum(e). So c^2 / n is p^2 n
+    + 2 p r + r^2 / n, of which only the last is biased, by the variance of r: v ((1 - p)^2 + (C - 1) p^2). Likewise for
+    a sum of values w: v sum (w - mean)^2.
 
     Args:
         counts: noisy counts, classes last.
@@ -91,7 +90,7 @@ def _quality(counts: np.ndarray, variance: np.ndarray, rule: SplitCriterion) -> 
 
 @dataclass
 class NoisyNode:
-    """Noisy class counts of a node; `sound` if released after its place was chosen, which favours it."""
+    """Noisy class counts of a node; `sound` if released after the split that chose it, and so unbiased."""
 
     counts: np.ndarray
     variance: float
@@ -101,7 +100,7 @@ class NoisyNode:
     children: tuple[int, int] = (-1, -1)
 
     def hear(self, counts: np.ndarray, variance: float) -> None:
-        """Put further counts beside the known ones, each weighted by the other's variance."""
+        """Combine further counts with the known ones, weighted by precision."""
         if not self.sound:
             self.counts, self.variance, self.sound = counts, variance, True
             return
@@ -113,7 +112,7 @@ class NoisyNode:
 
 @dataclass
 class NoisyTreeGrower:
-    """A tree as it grows, with the noisy counts of its nodes by class (or bin of a numeric target)."""
+    """A growing tree, with its nodes' noisy counts by class (or bin of a numeric target)."""
 
     classes: int
     nodes: list[NoisyNode] = field(default_factory=list)
@@ -131,7 +130,7 @@ class NoisyTreeGrower:
         variance: float,
         rule: SplitCriterion,
     ) -> list[int]:
-        """Split open nodes by what was released about them; returns the new open nodes.
+        """Split open nodes by releases about them; return the new open nodes.
 
         Args:
             nodes, features: the open nodes, and the queried features' numbers.
@@ -163,14 +162,14 @@ class NoisyTreeGrower:
 
     @property
     def tree(self) -> Tree:
-        """What has grown."""
+        """The grown tree."""
         left, right = np.array([node.children for node in self.nodes]).T
         features, cuts = zip(*((node.feature, node.cut) for node in self.nodes), strict=True)
         return Tree.binary(np.array(features), np.array(cuts), left, right)
 
     @property
     def shares(self) -> np.ndarray:
-        """Class fractions of each node, shape (nodes, classes); its parent's where no count is positive."""
+        """Class fractions of each node, shape (nodes, classes); the parent's if no count is positive."""
         totals = np.maximum([node.counts for node in self.nodes], 0.0)
         shares = np.full(totals.shape, 1 / self.classes)
         for number, node in enumerate(self.nodes):
@@ -180,12 +179,12 @@ class NoisyTreeGrower:
         return shares
 
     def smoothed(self, weight: float) -> np.ndarray:
-        """Class fractions of each node, shrunk to its parent's, shape (nodes, classes).
+        """Return class fractions of each node, shrunk to its parent's, shape (nodes, classes).
 
-        The parent's weigh `weight` records, and noise makes the node's own records fewer: n of them with noise
-        of variance v tell of a fraction as much as n' = n^2 q / (n q + v s) without, where q = sum p (1 - p) is
-        the variance of one record's class and s = C - 2 + C sum p^2 that of the noise in a fraction's numerator
-        (see _quality), both by the parent's p. The root's parent is equal fractions of one record (Perks 1947).
+        The parent's have the weight of `weight` records, and the node's own an effective number: n records with noise
+        of variance v determine a fraction as precisely as n' = n^2 q / (n q + v s) without, where q = sum p (1 - p) is
+        the variance of one record's class and s = C - 2 + C sum p^2 that of the noise in a fraction's numerator (see
+        _quality), both at the parent's p. The root's parent is equal fractions of one record (Perks 1947).
         """
         shares = np.full((len(self.nodes), self.classes), 1 / self.classes)
         for number, node in enumerate(self.added_up()):
@@ -201,7 +200,7 @@ class NoisyTreeGrower:
         return shares
 
     def added_up(self) -> list[NoisyNode]:
-        """The nodes, each having heard from its children what they hold together."""
+        """Return the nodes, each combined with the sum of its children's counts."""
         nodes = [replace(node) for node in self.nodes]
         for node in reversed(nodes):
             below = [nodes[child] for child in node.children if child >= 0]
@@ -212,9 +211,9 @@ class NoisyTreeGrower:
 
 
 def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarray:
-    """At most bins - 1 rising inner edges at equal fractions of the mass, which is even between old edges.
+    """Return at most bins - 1 increasing inner edges at equal mass, assumed uniform between old edges.
 
-    `edges` are old ones with both ends of the range, rising, shape (old bins + 1,); `counts` noisy ones between.
+    `edges` are old ones with both ends of the range, increasing, shape (old bins + 1,); `counts` noisy ones between.
     """
     mass = np.maximum(counts, 0.0) + 1e-9
     shares = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
@@ -223,7 +222,7 @@ def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarr
 
 
 def bin_means(edges: np.ndarray, counts: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Mean value in each new bin, between the edges `inner`, by old edges and noisy counts as for :func:`quantile_edges`."""
+    """Return the mean value in each new bin between the edges `inner`; other arguments as :func:`quantile_edges`."""
     mass = np.maximum(counts, 0.0) + 1e-9
     ends = np.unique(np.concatenate([edges, inner]))
     pieces = np.diff(np.interp(ends, edges, np.concatenate([[0.0], np.cumsum(mass)])))
@@ -234,7 +233,7 @@ def bin_means(edges: np.ndarray, counts: np.ndarray, inner: np.ndarray) -> np.nd
 
 
 def padded(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
-    """Rows of edges as one array, ended by infinity; shape (rows, width)."""
+    """Stack rows of edges, padded with infinity; shape (rows, width)."""
     array = np.full((len(rows), width), np.inf)
     for row, edges in zip(array, rows, strict=True):
         row[: len(edges)] = edges
@@ -242,7 +241,7 @@ def padded(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
 
 
 def full_tree(depth: int) -> Tree:
-    """A full tree of a depth with arbitrary cuts: the shape of a level's query."""
+    """Return a full tree of a depth with arbitrary cuts, the shape of a level's query."""
     nodes = 2 ** (depth + 1) - 1
     number = np.arange(nodes)
     feature = np.where(number < nodes // 2, 0, -1)

@@ -1,8 +1,8 @@
-"""Candidates fitted to a client's records, their common beginnings fitted once.
+"""Candidates fitted to a client's records, with common prefixes fitted once.
 
-A node of the trie is a set of records; its child by a feature is known, known not to exist, or yet to be
-fitted: all that a level of all candidates needs in one batch. Of nodes at the candidates' depth the sums alone
-are kept, and what nothing is scored on is not fitted for a score.
+A node of the trie is a set of records; its child by a feature is known, known not to exist, or not yet fitted. All fits
+that a level of all candidates needs are one batch. Nodes at the candidates' depth have only sums, and nodes without
+records to score on are not fitted for a score.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ import numpy as np
 from privfed.learners.genetic_tree.splits import Ranked, best_cuts
 from privfed.learners.genetic_tree.structures import NIL, length
 
-#: Most bytes of a trie beyond what one candidate needs; a fuller one starts anew.
+#: Maximum bytes of a trie beyond what one candidate needs; a larger one is restarted.
 MEMORY = 16 * 2**20
-BATCH = 2**16  #: Most records that are sorted in one batch, unless one node has more
+BATCH = 2**16  #: Maximum records sorted in one batch, unless one node has more
 _UNKNOWN, _NONE = -1, -2
 
 
@@ -38,18 +38,18 @@ class _Rows:
 
     @property
     def all(self) -> np.ndarray:
-        """The rows, to read and to change."""
+        """The rows, as a writable view."""
         return self._rows[: self.size]
 
     @property
     def bytes(self) -> int:
-        """What they take."""
+        """Their size in bytes."""
         return int(self._rows.nbytes)
 
 
 @dataclass(frozen=True, eq=False)
 class LeafAssignments:
-    """Where candidates end, leaf by leaf: the candidate's number, the node's."""
+    """Candidates' leaves: the candidate's and the node's number."""
 
     candidate: np.ndarray
     node: np.ndarray
@@ -60,9 +60,9 @@ class Trie:
 
     Args:
         table: the client's records.
-        roots: for each root the records that it is fitted to and those that it is scored on.
+        roots: for each root, the records for fitting and those for scoring.
         depth: of the candidates.
-        memory: most bytes before it starts anew.
+        memory: maximum bytes before it is restarted.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Trie:
     def _clear(self) -> None:
         classes = self.table.classes
         count = np.int32 if classes else np.float64
-        #: to fit to: class counts, or n and sum; to score on: class counts, or n, sum and sum of squares
+        #: of records for fitting: class counts, or n and sum; for scoring: class counts, or n, sum and sum of squares
         self._fitted, self._scored = _Rows(count, classes or 2), _Rows(count, classes or 3)
         #: number n among open nodes, -2 - n if nothing is scored on it, -1 if it is not one
         self._open = _Rows(np.int32)
         self._cut = _Rows(np.float64)  #: of each pair of children
-        #: records of open nodes to fit to and to score on; where both start, and how many they are
+        #: open nodes' records for fitting and for scoring; start and number of both
         self._records, self._kept = _Rows(self.table.order.dtype.type), _Rows(np.int64, 4)
-        self._child = _Rows(np.int32)  #: left ones of open nodes, by node and feature
+        self._child = _Rows(np.int32)  #: left children of open nodes, by node and feature
         for fit, held in self.roots:
             own = self.table.target[fit]
             sums = np.bincount(own, minlength=classes) if classes else [len(own), own.sum()]
@@ -95,18 +95,18 @@ class Trie:
             if open_[0]:
                 self._keep(np.array([[0, len(fit), len(fit), len(held)]]), fit, held)
 
-    # --- what is known of nodes --------------------------------------------------------------
+    # --- fitted nodes --------------------------------------------------------------
 
     def fitted(self, node: np.ndarray | int) -> np.ndarray:
-        """Of the records that nodes were fitted to: class counts, or n and sum."""
+        """Return class counts, or n and sum, of the records that nodes were fitted to."""
         return np.asarray(self._fitted.all[node])
 
     def scored(self, node: np.ndarray | int) -> np.ndarray:
-        """Of the records that nodes are scored on: class counts, or n, sum and sum of squares."""
+        """Return class counts, or n, sum and sum of squares, of the records that nodes are scored on."""
         return np.asarray(self._scored.all[node])
 
     def children(self, node: int, feature: int) -> tuple[int, int, float] | None:
-        """Left and right child by a feature and the threshold between; none for a leaf."""
+        """Return left and right child by a feature, and the threshold; None for a leaf."""
         number = self._open.all[[node]]
         if number[0] == -1:
             return None
@@ -118,14 +118,14 @@ class Trie:
 
     @property
     def bytes(self) -> int:
-        """What the trie takes."""
+        """The trie's size in bytes."""
         nodes = self._fitted, self._scored, self._open, self._cut
         return sum(each.bytes for each in (*nodes, self._records, self._kept, self._child))
 
     # --- walking -----------------------------------------------------------------------------
 
     def walk(self, genes: np.ndarray) -> Iterator[LeafAssignments]:
-        """Fit candidates and yield their leaves block by block, each valid until the next one is asked for."""
+        """Fit candidates and yield their leaves in blocks, each valid until the next one."""
         candidate = np.repeat(np.arange(len(genes)), len(self.roots))
         root = np.tile(np.arange(len(self.roots)), len(genes))
         one = 8 * self.depth * max(len(self.table), 1)
@@ -137,7 +137,7 @@ class Trie:
 
     def _block(self, genes: np.ndarray, candidate: np.ndarray, root: np.ndarray) -> LeafAssignments:
         codes, width = genes.ravel(), genes.shape[1]
-        at, node = candidate * width, root  # at: position in all strings, one behind the other
+        at, node = candidate * width, root  # at: position in all strings, concatenated
         found = list[tuple[np.ndarray, np.ndarray]]()
         for level in range(self.depth):
             gene, number = codes.take(at), self._open.all.take(node)
@@ -149,18 +149,18 @@ class Trie:
             found.append((at[~cut], node[~cut]))
             at, left = at[cut], left[cut]
             half = length(self.depth - level - 1)
-            below = at + (half > 0)  # past the last level is no position
+            below = at + (half > 0)  # none past the last level
             at, node = np.concatenate([below, below + half]), np.concatenate([left, left + 1])
         at, node = (np.concatenate(each) for each in zip(*found, (at, node), strict=True))
         return LeafAssignments(at // width, node)
 
     def _children(self, number: np.ndarray, gene: np.ndarray, last: bool) -> np.ndarray:
-        """Left children of open nodes, fitted where they were not yet known; `last` if none will have any."""
+        """Return left children of open nodes, fitting unknown ones; `last` if they will have no children."""
         pair, known = number * self.table.features + gene, self._child.all
         missing = pair[known.take(pair) == _UNKNOWN]
         if len(missing):
             places = np.arange(len(missing))
-            known[missing] = places  # each pair once, by the last of its places
+            known[missing] = places  # each pair once, at its last index
             pairs = missing[known.take(missing) == places]
             batch = self._kept.all[pairs // self.table.features, 2].cumsum() // BATCH
             for each in range(batch[0], batch[-1] + 1):
@@ -176,7 +176,7 @@ class Trie:
         number, feature = pairs // table.features, pairs % table.features
         self._child.all[pairs] = _NONE
         kept = self._kept.all[number].T
-        starts, sizes = kept[:2].ravel(), kept[2:].ravel()  # to fit to, then to score on
+        starts, sizes = kept[:2].ravel(), kept[2:].ravel()  # for fitting, then for scoring
         ends = sizes.cumsum()
         places = (starts - ends + sizes).repeat(sizes)
         places += np.arange(len(places))
@@ -196,7 +196,7 @@ class Trie:
             return
         self._child.all[pairs] = np.arange(0, 2 * len(pairs), 2) + self._open.size
         parts, sums = cuts.sizes.ravel(), cuts.sums.reshape(2 * len(pairs), -1)
-        # the records to score on, in their order: floating-point sums of squares depend on it
+        # records for scoring in their order, on which float sums of squares depend
         high = table.x.take(cells) > cuts.thresholds.repeat(within)
         half = np.arange(0, len(parts), 2).repeat(within)
         half += high
@@ -207,20 +207,20 @@ class Trie:
         self._cut.extend(cuts.thresholds)
         if not np.count_nonzero(open_):
             return
-        sides = other.reshape(-1, 2).T.ravel()  # those on the left of their pair come first
+        sides = other.reshape(-1, 2).T.ravel()  # left ones of a pair first
         below = (len(cuts.places) + sides.cumsum() - sides).reshape(2, -1).T.ravel()
         both = np.array([parts.cumsum() - parts, below, parts, other]).T
         self._keep(both[open_], table.order.take(cuts.places), held[~high], held[high])
 
     def _mixed(self, places: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Which nodes, each with records, have several values of the target."""
+        """Return which nodes, each with records, have several values of the target."""
         if self.table.classes:
             return np.asarray(sums.max(axis=1) < sizes)
         target, starts = self.table.codes.take(places), sizes.cumsum() - sizes
         return np.asarray(np.minimum.reduceat(target, starts) < np.maximum.reduceat(target, starts))
 
     def _summed(self, target: np.ndarray, node: np.ndarray, count: int) -> np.ndarray:
-        """Class counts of each node, or n, sum and sum of squares; shape (nodes, sums)."""
+        """Return class counts of each node, or n, sum and sum of squares; shape (nodes, sums)."""
         classes = self.table.classes
         if classes:
             cells = np.bincount(node * classes + target, minlength=count * classes)
@@ -232,14 +232,14 @@ class Trie:
     def _add(
         self, fitted: np.ndarray, scored: np.ndarray, open_: np.ndarray, held: np.ndarray
     ) -> None:
-        """Append nodes, each left child before its right one; `held`: on how many records they are scored."""
+        """Append nodes, each left child before its right one; `held`: their numbers of records for scoring."""
         self._fitted.extend(fitted)
         self._scored.extend(scored)
         numbers = open_.cumsum() + (self._kept.size - 1)
         self._open.extend(np.where(open_, np.where(held, numbers, -2 - numbers), -1))
 
     def _keep(self, kept: np.ndarray, *records: np.ndarray) -> None:
-        """Append what open nodes need to be split, by where theirs start among some records."""
+        """Append the data for splitting open nodes, from their starts among some records."""
         kept[:, :2] += self._records.size
         self._kept.extend(kept)
         self._child.extend(np.full(len(kept) * self.table.features, _UNKNOWN))

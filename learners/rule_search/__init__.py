@@ -1,4 +1,4 @@
-"""Rule search under local differential privacy (DP-RuL): queries, searches, and what they cost."""
+"""Rule search under local differential privacy (DP-RuL): queries, searches, and their costs."""
 
 from privfed.learners.rule_search.estimators import (
     LevelRuleSearch,

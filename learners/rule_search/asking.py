@@ -1,4 +1,4 @@
-"""What all searches share: the cohort they query, the queries so far, and what they find."""
+"""State of all searches: the cohort, the queries so far, and the structures found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,19 +19,19 @@ from privfed.questions.query import Query
 class FoundRule:
     """A complete structure that a search lists."""
 
-    structure: Symbols  #: what was found
-    share: float  #: estimated fraction of individuals that hold it
+    structure: Symbols  #: the structure
+    share: float  #: estimated fraction of individuals who hold it
     deviation: float  #: standard deviation of that estimate
 
     @classmethod
     def of_count(cls, structure: Symbols, holders: float, std: float, people: int) -> Self:
-        """From an estimated number of holders among ``people``."""
+        """Build from an estimated number of holders among ``people``."""
         return cls(structure, float(holders) / people, float(std) / people)
 
 
 @dataclass(frozen=True)
 class SearchStep:
-    """One query of a search, for its curves; all of it is public."""
+    """One query of a search, for its curves; public."""
 
     templates: int
     asked: int
@@ -43,14 +43,14 @@ class SearchStep:
 class CohortSession:
     """A federation of individuals with rules over one grammar, and the queries so far."""
 
-    federation: Disclosure  #: what is asked
+    federation: Disclosure  #: the federation to query
     grammar: Grammar  #: the public rule grammar
-    people: int  #: how many individuals there are
+    people: int  #: number of individuals
     steps: list[SearchStep] = field(default_factory=list)
 
     @property
     def everybody(self) -> CohortSample:
-        """Every individual of every client."""
+        """Return every individual of every client."""
         return CohortSample.everybody(self.people // max(1, len(self.federation.clients)))
 
     def bits(
@@ -63,7 +63,7 @@ class CohortSession:
         return self.noted(counts(answer, whom.size * len(self.federation.clients)), spend)
 
     def noted(self, result: SupportEstimate, spend: Fraction | None) -> SupportEstimate:
-        """Keep a query among the steps."""
+        """Record a query among the steps."""
         number, first = len(result.estimate), float(result.estimate[0])
         self.steps.append(SearchStep(number, result.people, float(spend or 0), first))
         return result
@@ -71,7 +71,7 @@ class CohortSession:
     def parameters(
         self, found: Sequence[FoundRule], spend: Fraction, percent: float
     ) -> list[list[float]]:
-        """Ask once for all structures' parameters: a percentile of each, in preorder."""
+        """Query once all structures' parameters, and return a percentile of each, in preorder."""
         ranges = [self.grammar.ranges(one.structure) for one in found]
         structures, widths = tuple(one.structure for one in found), tuple(map(len, ranges))
         query = Parameters(self.everybody, self.grammar.digest, structures, widths)
@@ -81,7 +81,7 @@ class CohortSession:
         scale = max(
             (part.noise.parameter * float(part.grid) for part in parts if part.noise), default=0.0
         )
-        # A mixture's weight lies above 0 and at most at 1.
+        # A mixture's weight is above 0 and at most 1.
         shares = [float(np.clip(one.share, 1e-4, 1.0)) for one in found]
         return [
             [
@@ -93,7 +93,7 @@ class CohortSession:
 
 
 def offered(federation: Disclosure, query: Query, spend: Fraction | None) -> Answer:
-    """Ask whoever offers an answer (NobodyAnswered: nobody does, by public state alone)."""
+    """Query all clients that offer an answer (NobodyAnswered: none does, by public state only)."""
     answer = federation.ask_offered(query, spend=spend).only
     if not answer.releases:
         raise NobodyAnswered(f"nobody answers {query.kind} any more")

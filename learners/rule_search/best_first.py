@@ -1,11 +1,11 @@
-"""Best-first rule search: the next query is the most promising one, as sharp as it needs to be.
+"""Best-first rule search: the next query is the most promising one, at the epsilon that it requires.
 
-Unlike the published protocol (DP-RuL Sections 3.5 and 3.6; :mod:`.tree_search`) it asks about the
-template of the largest predicted support (:class:`SupportPrediction`), by the least epsilon that
-finds that many holders. What falls short is asked about again more sharply in its turn; only a
-query at the finest ignores a subtree, with a probability of at most theta for those of c* holders.
-Each release is about the same truth with fresh noise, and each is charged; whom and what to ask
-depends on public values and earlier releases alone.
+Unlike the published protocol (DP-RuL Sections 3.5 and 3.6; :mod:`.tree_search`) it queries the
+template with the largest predicted support (:class:`SupportPrediction`), at the smallest epsilon
+that finds that many holders. Templates below are queried again later at a larger epsilon; only a
+finest query ignores a subtree, with probability at most theta for those with c* holders. Each
+release is about the same truth with fresh noise, and is charged; the queries depend on public
+values and earlier releases only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilo
 from privfed.learners.rule_search.settings import DEFAULT, SearchSettings
 from privfed.learners.stl.grammar import Grammar, Symbols
 
-Verdict = Literal["held", "later", "ignored"]  #: Children's turn, a later one, or nothing more
+Verdict = Literal["held", "later", "ignored"]  #: Explore children, retry later, or ignore
 GRID = 10**6  #: Amounts of epsilon are multiples of 1 / GRID
 
 
@@ -34,10 +34,10 @@ GRID = 10**6  #: Amounts of epsilon are multiples of 1 / GRID
 class BestFirst:
     """One run."""
 
-    asking: CohortSession  #: whom to ask
+    asking: CohortSession  #: the cohort and its queries
     exploration: Exploration  #: when a subtree is worth exploring
     total: Fraction  #: epsilon of an individual for the whole search
-    settings: SearchSettings = DEFAULT  #: how to spend it
+    settings: SearchSettings = DEFAULT  #: search settings
     complete: list[Subtree] = field(default_factory=list)
     ignored: list[Subtree] = field(default_factory=list)
 
@@ -64,7 +64,8 @@ class BestFirst:
             return self._listed(self.settings.expected)
         return self._listed(0 if child is None else self.settings.expected)
 
-    # --- what to ask ---------------------------------------------------------------------------
+    # --- choosing the template
+    # ---------------------------------------------------------------------------
 
     def _expand(self, node: Subtree) -> None:
         grammar = self.asking.grammar
@@ -78,7 +79,7 @@ class BestFirst:
             self._push(float(self._prediction.scores(node).max()), node, children=True)
 
     def _queue(self, child: Subtree, predicted: float) -> None:
-        """Put a template off until a prediction has its turn."""
+        """Queue a template by its predicted support."""
         child.predicted = predicted
         self._push(self._prediction.score(child), child, children=False)
 
@@ -86,7 +87,7 @@ class BestFirst:
         heapq.heappush(self._heap, (-score, next(self._number), node, children))
 
     def _next(self) -> Subtree | None:
-        """The template of the best score; scores that fell since they were queued wait."""
+        """Return the template with the best score, requeueing those whose score has decreased."""
         while self._heap:
             _, _, node, children = heapq.heappop(self._heap)
             if not children:
@@ -102,13 +103,14 @@ class BestFirst:
             self._queue_children(node)
         return None
 
-    # --- how sharply ---------------------------------------------------------------------------
+    # --- choosing epsilon
+    # ---------------------------------------------------------------------------
 
     def _amount(self, child: Subtree, least: Fraction) -> Fraction:
-        """Epsilon that makes all releases about it together as sharp as one at the least epsilon.
+        """Return the epsilon for which all releases about it are together as precise as one at ``least``.
 
-        Their precisions, sinh^2(eps / 2) in units of N / 4, add up. A query costs a modest part of
-        the budget, and always more than the one before about the same template.
+        Their precisions, sinh^2(eps / 2) in units of N / 4, add up. A query costs a small part of
+        the budget, and more than the last one about the same template.
         """
         lacking = math.sinh(float(least) / 2) ** 2 - self._precision(child)
         enough = 2 * math.asinh(math.sqrt(max(0.0, lacking)))
@@ -121,7 +123,7 @@ class BestFirst:
         return self.asking.people / (4 * child.deviation**2)
 
     def _ask(self, child: Subtree, epsilon: Fraction) -> None:
-        """Ask everybody; the last query gets what remains, if that is more than before."""
+        """Query everybody; the last query gets the remaining budget, if that is more than before."""
         amount = min(epsilon, self._remaining)
         if amount <= child.epsilon:
             raise NobodyAnswered("the budget is used up")
@@ -134,10 +136,10 @@ class BestFirst:
             if not child.open:
                 self.complete.append(child)
 
-    # --- what to conclude ----------------------------------------------------------------------
+    # --- verdicts ----------------------------------------------------------------------
 
     def examine(self, child: Subtree) -> Verdict:
-        """Ask about a template as sharply as its prediction needs, and judge it."""
+        """Query a template at the epsilon that its prediction requires, and return the verdict."""
         people = self.asking.people
         question = self.exploration.looking_for(people, child.predicted * people)
         least = least_epsilon(question)
@@ -161,7 +163,7 @@ class BestFirst:
             self.ignored.append(child)
 
     def _look_closer(self) -> bool:
-        """Once the tree is explored: settle doubts, then halve the margin for what was ignored."""
+        """Once the tree is explored, settle uncertain structures, then halve the margin for ignored ones."""
         for child in self.complete:
             self._settle(child, -math.inf)
         closer = replace(self.exploration, margin=self.exploration.margin / 2)
@@ -177,7 +179,7 @@ class BestFirst:
         return True
 
     def _settle(self, child: Subtree, least: float | None = None) -> None:
-        """Ask more and more sharply about a structure that may be valid, until it is clear."""
+        """Query a possibly valid structure at increasing epsilon until its validity is clear."""
         settings, nu = self.settings, self._valid
         while abs(child.estimate - nu) < settings.certain * child.deviation:
             stands_out = max(nu, settings.stand_out * child.deviation)
@@ -199,11 +201,10 @@ class BestFirst:
         ]
 
 
-# --- predicted support of each template that was not asked about yet, from the releases so far
-# A child's support is predicted as its parent's estimate, times how frequent its last symbol was
-# below other parents, times how the parent's children did against that. A complete structure below it
-# takes at least one more symbol for each open part, and so has at most the support of the most
-# frequent atom of it, each time.
+# --- predicted support of each template that was not queried yet, from the releases so far A child's support is
+# predicted as its parent's estimate, times its last symbol's relative support below other parents, times the ratio for
+# this parent's children. A complete structure below it takes at least one more symbol for each open part, each reducing
+# support at least as the most frequent atom does.
 
 
 @dataclass(eq=False)
@@ -211,24 +212,24 @@ class Subtree:
     """A template in the tree, with what releases said about it."""
 
     template: Symbols  #: its symbols
-    parent: Subtree | None  #: what it continues; None for the root
+    parent: Subtree | None  #: the parent; None for the root
     open: int  #: open parts; zero for a complete structure
-    predicted: float = 1.0  #: Predicted fraction of holders, at the time of asking
-    estimate: float = 0.0  #: over all releases about it, by inverse variance
+    predicted: float = 1.0  #: Predicted fraction of holders, at the time of the query
+    estimate: float = 0.0  #: from all releases about it, by inverse variance
     deviation: float = math.inf
-    epsilon: Fraction = Fraction(0)  #: The greatest epsilon of a release about it
-    #: Children that were not asked about yet: their last symbols, and their open parts.
+    epsilon: Fraction = Fraction(0)  #: The largest epsilon of a release about it
+    #: Untried children: their last symbols, and their open parts.
     untried: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
     children: np.ndarray | None = None  #: Its children's relative supports: rows operators, atoms
 
     def take(self, index: int) -> Subtree:
-        """One of the untried children, which is untried no longer."""
+        """Remove and return one of the untried children."""
         symbol, still_open = (int(value) for value in self.untried[:, index])
         self.untried = np.delete(self.untried, index, axis=1)
         return Subtree((*self.template, symbol), self, still_open)
 
     def add(self, counts: SupportEstimate, epsilon: Fraction) -> None:
-        """Combine a release with those before; their noise is independent."""
+        """Combine a release with earlier ones, with independent noise."""
         before = SupportEstimate(np.array([self.estimate]), self.deviation, counts.people)
         both = before.combined(counts) if self.epsilon else counts
         self.estimate, self.deviation = float(both.estimate[0]), both.deviation
@@ -236,18 +237,18 @@ class Subtree:
 
 
 class SupportPrediction:
-    """Predicts the supports of templates among so many people, and orders templates by them."""
+    """Predicts the supports of templates, and scores templates by them."""
 
     def __init__(self, grammar: Grammar, people: int, settings: SearchSettings = DEFAULT) -> None:
         self._atoms, self._people, self._settings = grammar.atoms, people, settings
         operators = np.arange(grammar.size + 1) > grammar.atoms
         prior, weight = np.where(operators, settings.operator, settings.atom), settings.prior_weight
-        #: Weighted sums of the relative supports of each symbol, and of their weights.
+        #: Weighted sums of each symbol's relative supports, and sums of weights.
         self._seen = np.stack([weight * prior, np.full(len(prior), weight)])
         self._completion = settings.completion
 
     def learn(self, child: Subtree) -> None:
-        """Take up the first release about a child; noisy ones weigh little."""
+        """Update by the first release about a child; noisy ones have little weight."""
         parent, symbol, half = child.parent, child.template[-1], self._settings.half_std
         assert parent is not None
         relative = np.array([child.estimate, child.deviation]) / max(parent.estimate, 1.0)
@@ -270,30 +271,29 @@ class SupportPrediction:
         return np.asarray(np.clip(seen / weight, 0.0, 1.0))
 
     def shares(self, parent: Subtree) -> np.ndarray:
-        """Predicted fractions of the individuals that hold the untried children."""
+        """Return predicted fractions of individuals that hold the untried children."""
         symbols = parent.untried[0]
         seen, expected = self._children(parent)[(symbols <= self._atoms).astype(int)].T
         relative = self._symbol(symbols) * np.maximum(0.02, seen) / expected
         return np.asarray(np.minimum(relative, 1.0) * parent.estimate / self._people)
 
     def scores(self, parent: Subtree) -> np.ndarray:
-        """The untried children's scores; see :meth:`score`."""
+        """Return the untried children's scores; see :meth:`score`."""
         return self._scored(self.shares(parent), parent.untried[1], len(parent.template) + 1)
 
     def score(self, child: Subtree) -> float:
-        """Predicted support of the most frequent structure below it; longer templates break ties."""
+        """Return the predicted support of the most frequent structure below it; ties: longer templates."""
         return float(self._scored(np.array(child.predicted), child.open, len(child.template)))
 
     def _scored(self, share: np.ndarray, still_open: np.ndarray | int, length: int) -> np.ndarray:
         return np.asarray(share * self._completion**still_open * (1 + 0.001 * length))
 
 
-# --- which of many noisy estimates to list: an empirical Bayes posterior, and the best list by it
-# Most templates are held by nobody, and the largest of their estimates are noise. The distribution of
-# the true shares is the non-parametric mixture of Kiefer and Wolfowitz 1956, on a grid, by
-# expectation-maximisation.
+# --- the choice of listed structures: an empirical Bayes posterior, and the best list by it Most templates have no
+# holders, and the largest of their estimates are noise. The distribution of the true fractions is the non-parametric
+# mixture of Kiefer and Wolfowitz 1956, on a grid, by expectation-maximisation.
 
-CELLS, ROUNDS = 40, 60  #: Grid of positive shares from nu / 16 to 1; steps of the maximisation
+CELLS, ROUNDS = 40, 60  #: Grid of positive fractions from nu / 16 to 1; EM iterations
 
 
 def validity(
@@ -302,9 +302,10 @@ def validity(
     threshold: float,
     settings: SearchSettings = DEFAULT,
 ) -> np.ndarray:
-    """The probability that a structure is held by at least a share nu, shape (structures,).
+    """Return the probability that at least a fraction nu hold a structure, shape (structures,).
 
-    From estimated shares and their standard deviations above 0, shape (structures,) each.
+    Arguments are estimated fractions and their standard deviations above 0, shape (structures,)
+    each.
     """
     grid = np.concatenate([[0.0], np.geomspace(threshold / 16, 1.0, CELLS)])
     logs = -0.5 * ((estimate[:, None] - grid) / deviation[:, None]) ** 2
@@ -320,10 +321,10 @@ def validity(
 
 
 def best_list(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
-    """The indices whose list has the best expected F1, most probable first.
+    """Return the indices of the list with the best expected F1, most probable first.
 
     F1 of the k most probable is about 2 sum(p) / (k + number of valid structures); ``expected`` is
-    a guess of that number, if above the sum of the probabilities.
+    a prior guess of that number, used if above the sum of the probabilities.
     """
     order = np.argsort(-probability, kind="stable")
     total = max(expected, float(probability.sum()))
@@ -334,7 +335,7 @@ def best_list(probability: np.ndarray, expected: float = 0.0) -> np.ndarray:
 def listed(
     probability: np.ndarray, expected: float = 0.0, settings: SearchSettings = DEFAULT
 ) -> np.ndarray:
-    """The indices to list: the likely ones, or the whole best list where that gains enough."""
+    """Return the indices to list: the probable ones, or the whole best list if that gains enough."""
     best = best_list(probability, expected)
     likely = best[probability[best] >= 0.5]
     needed = settings.worthwhile * (1 + probability[likely].sum())

@@ -4,13 +4,14 @@ Hashed encoding (Bassily and Smith 2015; Wang et al. 2017, Section 4.3): individ
 random mask m_i, template t a code, and the answer is the parity of m_i & code. Parities of
 different codes are independent over the masks, so that the sum of agreements is an unbiased count,
 and all counts together are one Walsh-Hadamard transform. With epsilon per individual the variance
-of a count over N answers is N coth(eps / 2)^2, of unary encoding N / (4 sinh(eps / 4)^2) (two bits
-may change, each gets eps / 2), which is less at every epsilon; hashing saves the answer's size.
+of a count over N answers is N coth(eps / 2)^2, and N / (4 sinh(eps / 4)^2) for unary encoding (two
+bits may change, each gets eps / 2), which is smaller at every epsilon; hashing reduces the answer's
+size.
 
 Exact limits: if c of N individuals hold a match and each answer is flipped with probability q, then
 Y ~ Bin(c, 1 - q) + Bin(N - c, q) yes-answers come back. Y grows stochastically with c, so that two
-one-sided tests at half the error each are inverted (Clopper and Pearson 1934): the interval covers
-at least at its level for every c.
+one-sided tests at half the error each are inverted (Clopper and Pearson 1934): the coverage is at
+least the level for every c.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from privfed.exchange.disclosure import Answer
 from privfed.exchange.messages import ReleasedPart
 from privfed.learners.rule_search.queries import HashedRule
 
-STEPS = 200  #: Steps of expectation-maximisation; few enough to smooth: see :func:`percentile`
+STEPS = 200  #: EM iterations, few enough to smooth: see :func:`percentile`
 
 
 class AnswerError(PrivfedError):
-    """An answer that does not hold one column for each individual that was asked."""
+    """An answer without one column for each individual queried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +40,18 @@ class SupportEstimate:
     """Estimated numbers of individuals with a match."""
 
     estimate: np.ndarray  #: unbiased, shape (templates,); may be negative
-    deviation: float  #: standard deviation of the noise, the same for all
+    deviation: float  #: standard deviation of the noise, equal for all
     people: int  #: how many answered
-    flip: float | None = None  #: that an answer is the opposite; None after several queries
+    flip: float | None = None  #: flip probability of an answer; None after several queries
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Normal confidence limits within what is possible: fast, and approximate."""
+        """Return normal confidence limits, clipped to the possible range; fast, and approximate."""
         reach = float(stats.norm.ppf((1 + level) / 2)) * self.deviation
         low = np.clip(self.estimate - reach, 0, self.people)
         return low, np.clip(self.estimate + reach, 0, self.people)
 
     def exact_interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Limits that hold at every size (:func:`exact_limits`); InputError after several queries."""
+        """Return exact limits for any size (:func:`exact_limits`; InputError: after several queries)."""
         if self.flip is None:
             raise InputError("exact limits are of one question's answers; use interval() instead")
         yes = np.rint(self.estimate * (1 - 2 * self.flip) + self.people * self.flip).astype(int)
@@ -59,13 +60,13 @@ class SupportEstimate:
         return low, high
 
     def at(self, index: int) -> SupportEstimate:
-        """The estimate of one template."""
+        """Return the estimate of one template."""
         return SupportEstimate(
             self.estimate[index : index + 1], self.deviation, self.people, self.flip
         )
 
     def combined(self, other: SupportEstimate) -> SupportEstimate:
-        """Two estimates of the same counts, weighted by their precisions."""
+        """Combine two estimates of the same counts, weighted by precision."""
         if not (self.deviation > 0 and other.deviation > 0):
             return self if self.deviation <= other.deviation else other
         weights = np.array([self.deviation**-2, other.deviation**-2])
@@ -76,9 +77,9 @@ class SupportEstimate:
 def counts(answer: Answer, asked: int | None = None) -> SupportEstimate:
     """Estimate from the releases of one query, of cohorts and single individuals alike.
 
-    c_hat = (r - N q) / (1 - 2 q) for r yes-answers of N (DP-RuL equation 4), of variance N q (1 -
-    q) / (1 - 2 q)^2 whatever the truth. AnswerError unless all of ``asked`` answered once, under
-    one noise and without gaps.
+    c_hat = (r - N q) / (1 - 2 q) for r yes-answers of N (DP-RuL equation 4), with variance N q (1 -
+    q) / (1 - 2 q)^2 for any truth. AnswerError unless all of ``asked`` answered once, with the same
+    noise and without gaps.
     """
     parts = [release.parts["bits"] for release in answer.releases.values() if "bits" in release]
     if not parts or any(part.mask is not None for part in parts):
@@ -100,15 +101,15 @@ def counts(answer: Answer, asked: int | None = None) -> SupportEstimate:
 
 
 def flip_of(part: ReleasedPart) -> float:
-    """The probability that a bit of a released part is the opposite of the truth."""
+    """Return the flip probability of a released part's bits."""
     return 0.0 if part.noise is None else part.noise.parameter
 
 
 def hashed_counts(answer: Answer) -> SupportEstimate:
-    """Estimate how many drew each template from a cohort's reply to a :class:`HashedRule`.
+    """Estimate how many drew each template, from a cohort's reply to a :class:`HashedRule`.
 
     c_hat(t) = sum over i of (-1)^(parity(m_i & code t) + bit i) / (1 - 2 q), unbiased over masks
-    and noise, of variance N / (1 - 2 q)^2 less the holders, which the deviation leaves out.
+    and noise, with variance N / (1 - 2 q)^2 minus the holders, which the deviation ignores.
     AnswerError unless one whole cohort answers once.
     """
     query = answer.query
@@ -130,7 +131,7 @@ def hashed_counts(answer: Answer) -> SupportEstimate:
 
 
 def _transformed(sums: np.ndarray) -> np.ndarray:
-    """The Walsh-Hadamard transform: at t, the sum over m of (-1)^parity(m & t) sums[m]."""
+    """Return the Walsh-Hadamard transform: at t, the sum over m of (-1)^parity(m & t) sums[m]."""
     width, values = len(sums).bit_length() - 1, sums.copy()
     for bit in range(width):
         pairs = values.reshape(-1, 2, 2**bit)
@@ -141,14 +142,13 @@ def _transformed(sums: np.ndarray) -> np.ndarray:
 def percentile(
     noisy: np.ndarray, scale: float, share: float, percent: float, cells: int | None = None
 ) -> float:
-    """A percentile of the holders' values, from 0 to 1, without the bias of noise and non-holders.
+    """Return a percentile of the holders' values, from 0 to 1, without the bias of noise and non-holders.
 
     The noisy values, shape (people,), are a mixture of non-holders, all at 1/2, and of the holders'
-    unknown distribution on [0, 1]; each plus Laplace noise of a scale in the same units.
-    Expectation-maximisation finds the distribution over cells (40, or 400 where there is hardly any
-    noise), the weight of the holders' fixed ``share`` above 0. It stops early on purpose: the
-    maximum likelihood is spiky, and where the noise says little the uniform distribution's
-    percentile stays.
+    unknown distribution on [0, 1]; each plus Laplace noise of a scale in the same units. EM
+    estimates the distribution over cells (40, or 400 for little noise), with the holders' ``share``
+    above 0 fixed. It stops early on purpose: the maximum likelihood is spiky, and with much noise
+    the uniform distribution's percentile remains.
     """
     cells = cells or (40 if scale > 0.02 else 400)
     centres = (np.arange(cells) + 0.5) / cells
@@ -167,7 +167,7 @@ def percentile(
 
 
 def _binned(noisy: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Edges and histogram of noisy values over the range and some noise beyond it."""
+    """Return edges and histogram of noisy values over the range and some noise beyond it."""
     reach = 6 * scale
     inner = np.linspace(-reach, 1 + reach, 400)
     weights, _ = np.histogram(noisy, np.concatenate([[-np.inf], inner, [np.inf]]))
@@ -180,11 +180,11 @@ def _laplace_cdf(z: np.ndarray) -> np.ndarray:
 
 # --- exact limits of counts
 
-_DEVIATIONS = 12  #: Standard deviations of the first binomial beyond which its terms are left out
+_DEVIATIONS = 12  #: Standard deviations of the first binomial beyond which its terms are omitted
 
 
 def at_most(yes: int, holders: int, people: int, flip: float) -> float:
-    """P(Y <= yes) if ``holders`` of the people hold a match, exactly."""
+    """Return the exact P(Y <= yes) if ``holders`` of the people hold a match."""
     truth = 1 - flip
     reach = _DEVIATIONS * math.sqrt(holders * truth * flip) + _DEVIATIONS
     first = max(0, math.floor(holders * truth - reach))
@@ -195,7 +195,7 @@ def at_most(yes: int, holders: int, people: int, flip: float) -> float:
 
 
 def exact_limits(yes: int, people: int, flip: float, level: float = 0.95) -> tuple[int, int]:
-    """Confidence limits of the number of holders among ``people`` (InputError: impossible counts)."""
+    """Return confidence limits of the number of holders among ``people`` (InputError: impossible counts)."""
     if not (0 <= yes <= people and people > 0 and 0 <= flip < 0.5 and 0 < level < 1):
         raise InputError("an interval needs 0 <= yes <= people, flip in [0, 1/2), level in (0, 1)")
     side = (1 - level) / 2
@@ -210,7 +210,7 @@ def exact_limits(yes: int, people: int, flip: float, level: float = 0.95) -> tup
 
 
 def _first(holds: Callable[[int], bool], end: int) -> int:
-    """The least number below ``end`` from which on a monotone statement holds, or ``end``."""
+    """Return the smallest number below ``end`` from which a monotone condition holds, or ``end``."""
     low, high = 0, end
     while low < high:
         middle = (low + high) // 2
@@ -219,7 +219,7 @@ def _first(holds: Callable[[int], bool], end: int) -> int:
 
 
 def _cumulative(most: np.ndarray, trials: int, chance: float) -> np.ndarray:
-    """P(Bin(trials, chance) <= most)."""
+    """Return P(Bin(trials, chance) <= most)."""
     inside = special.bdtr(np.clip(most, 0, trials), trials, chance)
     return np.where(most < 0, 0.0, np.where(most >= trials, 1.0, inside))
 

@@ -1,4 +1,4 @@
-"""The rule searches: by tree, by level, by parts of the people, by sampled rules (DP-RuL)."""
+"""The rule searches: by tree, by level, by parts of the individuals, by sampled rules (DP-RuL)."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -37,7 +37,7 @@ from privfed.questions.part import Unit
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
-Order = Literal["best-first", "uct", "equal"]  #: Best first, or UCT at least or equal epsilons
+Order = Literal["best-first", "uct", "equal"]  #: Best first, or UCT at minimum or equal epsilons
 UCT_CONSTANT = 0.1  #: C of ``uct`` if ``exploration_weight`` is None; see docs/tuning.md
 
 
@@ -46,13 +46,13 @@ class _AsksForHolders(RuleLearner):
     queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, PatternBit, Parameters)
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
-        """A bit for the first template."""
+        """Return the query of one bit for the first template."""
         return TemplateBits(who, grammar.digest, (ATOM,))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Explores(_AsksForHolders):
-    """A search of the tree, one template at a time; it protects individuals."""
+    """Base class of tree searches, one template at a time, which protect individuals."""
 
     error: float = 0.05
     margin: float = 1.0
@@ -69,7 +69,7 @@ class _Explores(_AsksForHolders):
     }
 
     def check_parameters(self) -> None:
-        """See the base; what looks for more than the threshold needs room above it."""
+        """See the base; searches above the threshold need room above it."""
         super().check_parameters()
         self._exploration()
 
@@ -81,15 +81,14 @@ class _Explores(_AsksForHolders):
 class TreeRuleSearch(_Explores):
     """Searches the tree of templates, one query to everybody at a time; protects whole individuals.
 
-    ``uct`` and ``equal`` are the published protocol: selection by UCT, each query at the least
-    epsilon that it needs or at an equal share. ``best-first`` asks for the largest predicted
-    support. ``error`` is theta, the largest probability of wrongly ignoring a subtree (not
-    ``equal``); one worth exploring has (1 + ``margin``) nu N holders; ``share`` see
-    :class:`Exploration`. ``exploration_weight`` is C of equation 1 (None: sqrt 2 for ``equal``, 0.1
-    for ``uct``), ``expected`` a guess of the number of valid rules while the search is unsure
-    (``best-first``), ``questions`` is Q of ``equal`` and the least number of first queries of
-    ``best-first``, ``random_state`` the public order of children. For the others see
-    :class:`RuleLearner`.
+    ``uct`` and ``equal`` are the published protocol: selection by UCT, each query at the smallest
+    required or an equal epsilon. ``best-first`` queries the largest predicted support. ``error`` is
+    theta, the maximum probability of wrongly ignoring a subtree (not ``equal``); one worth
+    exploring has (1 + ``margin``) nu N holders; for ``share`` see :class:`Exploration`.
+    ``exploration_weight`` is C of equation 1 (None: sqrt 2 for ``equal``, 0.1 for ``uct``),
+    ``expected`` a prior number of valid rules (``best-first``), ``questions`` is Q of ``equal`` and
+    the minimum number of first queries of ``best-first``, ``random_state`` the seed of the public
+    order of children. For the others see :class:`RuleLearner`.
     """
 
     order: Order = "best-first"
@@ -108,7 +107,7 @@ class TreeRuleSearch(_Explores):
     }
 
     def check_parameters(self) -> None:
-        """See the base; equal shares look for the threshold itself."""
+        """See the base; equal shares search at the threshold itself."""
         (RuleLearner if self.order == "equal" else _Explores).check_parameters(self)
 
     def _exploration(self) -> Exploration:
@@ -148,11 +147,11 @@ class TreeRuleSearch(_Explores):
 
     @property
     def decides(self) -> bool:
-        """Only equal shares are counted beforehand."""
+        """Whether the number of queries is chosen; only equal shares fix it."""
         return self.order != "equal"
 
     def spends(self) -> list[tuple[int, Fraction]]:
-        """Equal shares, or all of it together."""
+        """Return equal shares, or the total."""
         return [(1, self._total)] if self.decides else [(self.questions, self._equal().share)]
 
     def _outlook(self, schema: Schema, people: int) -> str:
@@ -164,8 +163,8 @@ class TreeRuleSearch(_Explores):
 class LevelRuleSearch(_AsksForHolders):
     """Asks about all sibling templates of a level in one vector of bits; protects single rules.
 
-    ``levels`` is the most symbols of a rule, ``confirm`` the last query's fraction of epsilon,
-    ``max_templates`` the most of one query. For the others see :class:`RuleLearner`.
+    ``levels`` is the maximum symbols of a rule, ``confirm`` the last query's fraction of epsilon,
+    ``max_templates`` the maximum of one query. For the others see :class:`RuleLearner`.
     """
 
     levels: int = 5
@@ -182,7 +181,7 @@ class LevelRuleSearch(_AsksForHolders):
     }
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
-        """A bit for each of two templates, as there may be more than one."""
+        """Return a query of two templates, as there may be more than one."""
         return TemplateBits(who, grammar.digest, (ATOM, (2,)))
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
@@ -194,7 +193,7 @@ class LevelRuleSearch(_AsksForHolders):
         return LevelPlan(self._total, self.min_support, self.levels, confirm, most=most)
 
     def spends(self) -> list[tuple[int, Fraction]]:
-        """Each level once, and the last query."""
+        """Return each level once, and the last query."""
         return [(1, amount) for amount in self._plan().questions]
 
     def _outlook(self, schema: Schema, people: int) -> str:
@@ -206,8 +205,8 @@ class LevelRuleSearch(_AsksForHolders):
 class PartRuleSearch(_Explores):
     """Searches the tree by UCT, each query to individuals who were not asked before.
 
-    ``error`` and ``margin`` as for :class:`TreeRuleSearch`, of the n who are asked;
-    ``random_state`` is the public order of children and individuals. For the others see
+    ``error`` and ``margin`` are as for :class:`TreeRuleSearch`, for the n individuals queried;
+    ``random_state`` is the seed of the public order of children and individuals. For the others see
     :class:`RuleLearner`.
     """
 
@@ -224,7 +223,7 @@ class PartRuleSearch(_Explores):
         )
 
     def spends(self) -> list[tuple[int, Fraction]]:
-        """Everything, once."""
+        """Return one query at the whole epsilon."""
         return [(1, self._answer)]
 
     def _outlook(self, schema: Schema, people: int) -> str:
@@ -236,9 +235,9 @@ class PartRuleSearch(_Explores):
 class SampledRuleSearch(RuleLearner):
     """Asks each individual once, for one rule of its own that it draws in secret.
 
-    ``levels`` is the most symbols of a rule, and the number of parts of the individuals; ``slots``
-    the most rules of an individual; ``encoding`` ``unary``, a bit for each of at most
-    ``max_templates``, or ``hashed``, one bit in all with more noise. For the others see
+    ``levels`` is the maximum symbols of a rule, and the number of parts of the individuals;
+    ``slots`` the maximum rules of an individual; ``encoding`` is ``unary``, a bit for each of at
+    most ``max_templates``, or ``hashed``, a single bit with more noise. For the others see
     :class:`RuleLearner`.
     """
 
@@ -261,7 +260,7 @@ class SampledRuleSearch(RuleLearner):
     }
 
     def search(self, asking: CohortSession) -> list[FoundRule]:
-        """Level by level, a fresh part of the people each; estimates are of rules, not of holders."""
+        """Search level by level, each with a new part of the individuals; estimates count rules, not holders."""
         grammar, size = asking.grammar, asking.people // self.levels
         frontier: list[Symbols] = [()]
         found: list[FoundRule] = []
@@ -288,7 +287,7 @@ class SampledRuleSearch(RuleLearner):
     def _ask(
         self, asking: CohortSession, templates: list[Symbols], who: CohortSample
     ) -> SupportEstimate:
-        """Scale by the number of slots, for a rule is sampled with probability 1 / slots."""
+        """Query, and scale by the number of slots, as a rule is sampled with probability 1 / slots."""
         hashed, spend = self.encoding == "hashed", self._answer
         kind: type[SampledRule | HashedRule] = HashedRule if hashed else SampledRule
         query = kind(who, asking.grammar.digest, tuple(templates), self.slots)
@@ -299,12 +298,12 @@ class SampledRuleSearch(RuleLearner):
         return SupportEstimate(result.estimate * self.slots, std, result.people)
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
-        """A drawn rule among two templates, as there may be more than one."""
+        """Return a query of a drawn rule among two templates, as there may be more than one."""
         sampled = HashedRule if self.encoding == "hashed" else SampledRule
         return sampled(who, grammar.digest, (ATOM, (2,)), self.slots)
 
     def spends(self) -> list[tuple[int, Fraction]]:
-        """Everything, once."""
+        """Return one query at the whole epsilon."""
         return [(1, self._answer)]
 
     def _outlook(self, schema: Schema, people: int) -> str:
@@ -312,7 +311,7 @@ class SampledRuleSearch(RuleLearner):
 
 
 Strategy = Literal["equal", "adaptive", "uct", "levels", "parts", "sampled"]
-#: Which search each strategy is, and with which parameters of its own.
+#: Each strategy's search, and its own parameters.
 STRATEGIES: dict[str, tuple[type[RuleLearner], dict[str, Any]]] = {
     "equal": (TreeRuleSearch, {"order": "equal"}),
     "adaptive": (TreeRuleSearch, {"order": "best-first"}),
@@ -321,7 +320,7 @@ STRATEGIES: dict[str, tuple[type[RuleLearner], dict[str, Any]]] = {
     "parts": (PartRuleSearch, {}),
     "sampled": (SampledRuleSearch, {}),
 }
-#: What the parameters of all searches together may be; the order is the strategy's.
+#: Constraints of all searches' parameters; the order is the strategy's.
 _OF_ALL: Constraints = {
     name: allowed
     for search, own in STRATEGIES.values()
@@ -336,10 +335,10 @@ def _delegated(name: str) -> Any:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RuleSearch(RuleLearner):
-    """Finds the rules that a share of the individuals hold (DP-RuL), by one of six strategies.
+    """Finds the rules that a fraction of the individuals hold (DP-RuL), by one of six strategies.
 
     ``equal``, ``uct`` and ``adaptive`` are orders of :class:`TreeRuleSearch`; ``levels``, ``parts``
-    and ``sampled`` the searches of those names. Each strategy uses its own of the parameters.
+    and ``sampled`` the searches of those names. Each strategy uses only its own parameters.
     """
 
     strategy: Strategy = field(default="levels", kw_only=False)
@@ -376,7 +375,7 @@ class RuleSearch(RuleLearner):
     _outlook: ClassVar[Any] = _delegated("_outlook")
 
     def built(self) -> RuleLearner:
-        """The strategy's search, with these parameters."""
+        """Return the strategy's search, with these parameters."""
         search, own = STRATEGIES[self.strategy]
         mine = {one.name for one in fields(self)}
         shared = [one.name for one in fields(search) if one.name in mine]
@@ -388,5 +387,5 @@ class RuleSearch(RuleLearner):
         self.built().check_parameters()
 
     def readable(self) -> dict[str, Any]:
-        """The strategy, and the rules as text with their estimated shares."""
+        """Return the strategy, and the rules as text with their estimated fractions."""
         return {"strategy": self.strategy, **super().readable()}

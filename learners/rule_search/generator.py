@@ -1,11 +1,10 @@
 """Simulated populations of client rules with the published marginals (DP-RuL, Tables 2 and 3).
 
-The paper prints no frequencies; here the rule of rank r is held by about N f r^-s individuals, at
-least one; f = 60 %, and s gives the published number of client rules. Who holds which rule is
-independent of all else. Only right-nested structures are drawn; variables and connectives follow
-power laws. All rules begin with one of a number of stems (two operators with their left atoms): few
-for "very similar" rules, many for "highly disparate" ones, an assumption on which a search's reach
-depends.
+The paper prints no frequencies; here the rule of rank r has about N f r^-s holders, at least one; f
+= 60 %, and s gives the published number of client rules. Holders of rules are independent of all
+else. Only right-nested structures are drawn; variables and connectives follow power laws. All rules
+start with one of a number of stems (two operators with their left atoms): few for "very similar"
+rules, many for "highly disparate" ones, an assumption that affects a search's success.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ class Profile:
     people: int  #: individuals
     rules: int  #: client rules, over all individuals
     distinct: int  #: distinct structures among them
-    variables: int  #: features that rules may name
+    variables: int  #: features that rules may use
     operators: float  #: mean number of operators of a client rule
     most_operators: int = 6  #: most operators of one rule
-    top: float = 0.6  #: share of individuals that hold the most frequent rule
+    top: float = 0.6  #: fraction of individuals who hold the most frequent rule
     skew: float = 1.0  #: exponent of the variables' power law
-    stems: int = 150  #: how many beginnings the rules share
+    stems: int = 150  #: number of stems
 
     def scaled(self, factor: float) -> Profile:
-        """A population of a fraction of the size, with the same rules per individual."""
+        """Return a population of a fraction of the size, with the same rules per individual."""
         return replace(
             self,
             people=max(1, round(self.people * factor)),
@@ -45,7 +44,7 @@ class Profile:
 
     @property
     def grammar(self) -> Grammar:
-        """Variables named by number, with bounds 0 to 1."""
+        """Return a grammar of variables named by number, with bounds 0 to 1."""
         names = (f"v{number:02d}" for number in range(self.variables))
         variables = tuple((name, 0.0, 1.0) for name in names)
         return Grammar(variables, most_operators=self.most_operators, horizon=10)
@@ -60,7 +59,7 @@ PROFILES = {
 
 
 def generate(profile: Profile, seed: int, values: bool = False) -> RuleIndex:
-    """Draw a population, with parameters (a beta law that differs by structure) if wanted.
+    """Draw a population, with parameters (a beta distribution per structure) if ``values``.
 
     InputError: more distinct rules than client rules, or than the grammar has.
     """
@@ -77,7 +76,7 @@ def generate(profile: Profile, seed: int, values: bool = False) -> RuleIndex:
 
 
 def _frequencies(profile: Profile) -> np.ndarray:
-    """Holders of each rule by rank, adding up to the number of client rules."""
+    """Return the number of holders of each rule by rank, summing to the number of client rules."""
     if not 1 <= profile.distinct <= profile.rules:
         raise InputError("a population needs at least as many client rules as distinct rules")
     ranks = np.arange(1, profile.distinct + 1, dtype=float)
@@ -96,7 +95,7 @@ def _frequencies(profile: Profile) -> np.ndarray:
 
 
 def _corrected(counts: np.ndarray, profile: Profile) -> np.ndarray:
-    """Spread the rounding's remainder over the ranks from the middle on."""
+    """Distribute the rounding's remainder over the ranks from the middle on."""
     short = profile.rules - int(counts.sum())
     ranks = np.flatnonzero((counts < profile.people) if short > 0 else (counts > 1))
     if short and len(ranks):
@@ -107,7 +106,7 @@ def _corrected(counts: np.ndarray, profile: Profile) -> np.ndarray:
 def _shortest_first(
     counts: np.ndarray, operators: np.ndarray, profile: Profile, rng: np.random.Generator
 ) -> np.ndarray:
-    """Give frequent ranks to rules with few operators, as far as the published mean asks for it."""
+    """Assign frequent ranks to rules with few operators, as far as the published mean requires."""
     ranked = np.sort(counts)[::-1]
     normal = rng.normal(size=len(operators))
 
@@ -125,7 +124,7 @@ def _shortest_first(
 
 
 def _holders(counts: np.ndarray, people: int, rng: np.random.Generator) -> np.ndarray:
-    """Distinct individuals for each rule: every k-th from a random start, k coprime to N."""
+    """Draw distinct individuals for each rule: every k-th from a random start, k coprime to N."""
     coprime = np.array([step for step in range(1, people + 1) if np.gcd(step, people) == 1])
     starts = np.repeat(rng.integers(0, people, len(counts)), counts)
     steps = np.repeat(rng.choice(coprime, len(counts)), counts)
@@ -150,7 +149,7 @@ def _signs(grammar: Grammar, shape: tuple[int, int], rng: np.random.Generator) -
 
 
 def _structures(profile: Profile, stems: _Stems, rng: np.random.Generator) -> np.ndarray:
-    """Distinct canonical structures in lexicographic order, shape (distinct, length)."""
+    """Draw distinct canonical structures in lexicographic order, shape (distinct, length)."""
     found = np.zeros((0, 2 * profile.most_operators + 1), dtype=np.uint16)
     for _ in range(60):
         more = _drawn(profile, stems, 2 * (profile.distinct - len(found)) + 100, rng)
@@ -162,7 +161,7 @@ def _structures(profile: Profile, stems: _Stems, rng: np.random.Generator) -> np
 
 
 def _distinct(table: np.ndarray) -> np.ndarray:
-    """Sorted distinct rows: big-endian bytes compare as the rows do."""
+    """Return sorted distinct rows, by comparing big-endian bytes."""
     rows = np.ascontiguousarray(table.astype(">u2"))
     key = f"S{rows.shape[1] * 2}"
     keys = np.unique(rows.view(key).ravel())
@@ -171,7 +170,7 @@ def _distinct(table: np.ndarray) -> np.ndarray:
 
 
 def _drawn(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Right-nested structures: operator, left atom (if binary), operator, ..., last atom."""
+    """Draw right-nested structures: operator, left atom (if binary), operator, ..., last atom."""
     grammar = profile.grammar
     counts = _operator_counts(profile, size, rng)
     most = profile.most_operators
@@ -216,7 +215,7 @@ def _weights(size: int, skew: float) -> np.ndarray:
 def _sort_operands(
     signs: np.ndarray, atoms: np.ndarray, counts: np.ndarray, binary: np.ndarray
 ) -> None:
-    """Sort, in place, neighbouring atoms under one connective: the canonical order."""
+    """Sort neighbouring atoms under one connective in place, into canonical order."""
     rows = np.arange(len(signs))
     last = counts - 1
     tail = binary[rows, last] & (signs[rows, last] < 2)

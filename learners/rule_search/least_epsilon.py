@@ -1,11 +1,11 @@
-"""The least epsilon of a query, by the exact distribution of its answers.
+"""The minimum epsilon of a query, from the exact distribution of its answers.
 
 Of N individuals, c hold a match. Randomized response with truth p = e^eps / (1 + e^eps), q = 1 - p,
 gives Y ~ Bin(c, p) + Bin(N - c, q) yes-answers and the estimate (Y - N q) / (p - q) (DP-RuL
-equations 2 to 4). A subtree is ignored if its estimate lies below a cut. DP-RuL equation 5 asks for
-the least epsilon with P(estimate < nu N | c = nu N) <= theta, but that is about 1/2 at every
-epsilon. Here a subtree worth exploring has at least ``count`` holders,
-more than the ``cut``; the bound at ``count`` covers all larger subtrees.
+equations 2 to 4). A subtree is ignored if its estimate is below a cut. DP-RuL equation 5 requires
+the smallest epsilon with P(estimate < nu N | c = nu N) <= theta, but that is about 1/2 at every
+epsilon. Here a subtree worth exploring has at least ``count`` holders, more than the ``cut``; the
+bound at ``count`` covers all larger subtrees.
 """
 
 import math
@@ -24,12 +24,12 @@ STEP, MAX_EPSILON = Fraction(1, 200), 40  #: Grid of epsilons, and the largest o
 
 @dataclass(frozen=True)
 class Question:
-    """A test between subtrees that are worth exploring and those that are not."""
+    """A test for subtrees that are worth exploring."""
 
     people: int  #: N, how many are asked
-    count: int  #: c*, the fewest holders of a subtree worth exploring
-    cut: float  #: a subtree is ignored if its estimate lies below this
-    error: float  #: theta, the largest probability of ignoring a subtree worth exploring
+    count: int  #: c*, minimum holders of a subtree worth exploring
+    cut: float  #: a subtree is ignored if its estimate is below this
+    error: float  #: theta, maximum probability of ignoring a subtree worth exploring
 
     def __post_init__(self) -> None:
         if not 0 < self.error < 1:
@@ -42,7 +42,7 @@ class Question:
 
 
 def ignoring(people: int, count: int, cut: float, epsilon: float) -> float:
-    """P(estimate < cut) if so many hold a match, exactly: P(Y < t) with t = N q + cut (p - q)."""
+    """Return the exact P(estimate < cut) with ``count`` holders: P(Y < t) with t = N q + cut (p - q)."""
     if not 0 < epsilon < math.inf:
         raise InputError("epsilon must be a finite number greater than 0")
     flip = 1 / (1 + math.exp(epsilon))
@@ -52,7 +52,7 @@ def ignoring(people: int, count: int, cut: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=4096)
 def least_epsilon(question: Question, step: Fraction = STEP) -> Fraction:
-    """The least epsilon of the grid from which all larger ones keep the error.
+    """Return the smallest epsilon of the grid from which all larger ones keep the error.
 
     The error is not monotone in epsilon (counts are integers): the search walks down from twice the
     normal approximation 2 asinh(z sqrt(N) / (2 (c* - cut))). InputError: no epsilon up to
@@ -81,18 +81,18 @@ def _keeps(question: Question, epsilon: Fraction) -> bool:
 
 @dataclass(frozen=True)
 class Exploration:
-    """When a subtree is worth exploring, and what asking about it costs; public.
+    """When a subtree is worth exploring, and the cost of querying it; public.
 
-    With a share of 0 every query is the finest: the nearest to DP-RuL equation 5 that a margin
-    allows. With a share above 0, a child worth exploring *first* holds that share of its parent's
-    estimate; the others wait, and are asked about again more sharply.
+    With a share of 0 every query is the finest, the closest to DP-RuL equation 5 that a margin
+    allows. With a share above 0, a child worth exploring *first* has that fraction of its parent's
+    estimate; the others are queried again later at a larger epsilon.
     """
 
-    threshold: float = 0.01  #: nu, the share of individuals that makes a rule valid
+    threshold: float = 0.01  #: nu, minimum fraction of individuals for a valid rule
     error: float = 0.05  #: theta, see :class:`Question`
     margin: float = 1.0  #: c* is (1 + margin) nu N at the finest
-    share: float = 0.0  #: see above; 0 asks at the finest at once
-    #: about the probability of exploring a subtree without holders. The cut lies between 0 and c*
+    share: float = 0.0  #: see above; 0: finest queries at once
+    #: approximate probability of exploring a subtree without holders. The cut is between 0 and c*
     #: so that both probabilities are kept: a template has a hundred children or more, and if one of
     #: a hundred empty ones were explored, the search would never end
     stray: float = 0.004
@@ -107,47 +107,47 @@ class Exploration:
 
     @cached_property
     def height(self) -> float:
-        """Where the cut lies between 0 and c*: z_stray / (z_stray + z_theta)."""
+        """The cut as a fraction of c*: z_stray / (z_stray + z_theta)."""
         stray, error = stats.norm.isf(self.stray), stats.norm.isf(self.error)
         return float(stray / (stray + error))
 
     def finest(self, people: int) -> Question:
-        """The sharpest query that is ever asked of so many people."""
+        """Return the query with the largest epsilon for ``people`` individuals."""
         count = min(people, math.ceil((1 + self.margin) * self.threshold * people))
         return Question(people, count, self.height * count, self.error)
 
     def question(self, people: int, count: float) -> Question:
-        """The query that finds so many holders of ``people``; the finest for fewer than it finds."""
+        """Return the query that finds ``count`` holders of ``people``, at most the finest."""
         finest, wanted = self.finest(people), min(people, math.floor(count))
         if wanted <= finest.count:
             return finest
         return Question(people, wanted, self.height * wanted, self.error)
 
     def looking_for(self, people: int, count: float) -> Question:
-        """The same on a grid of factors sqrt 2 from the finest up, at most half of the people."""
+        """Return the same on a grid of factors sqrt 2 from the finest up, at most half of the people."""
         finest = self.finest(people)
         steps = math.floor(2 * math.log2(max(count, 1.0) / finest.count))
         rounded = min(people // 2, round(finest.count * 2 ** (steps / 2)))
         return finest if steps <= 0 else self.question(people, rounded)
 
 
-# --- power analysis: epsilon or individuals that finding rules takes, from public numbers alone
+# --- power analysis: epsilon or individuals required to find rules, from public numbers only
 
-MAX_PEOPLE = 10**7  #: Most individuals considered
+MAX_PEOPLE = 10**7  #: Maximum individuals considered
 
 
 @dataclass(frozen=True)
 class PowerAnalysis:
     """A planned search of a cohort."""
 
-    exploration: Exploration  #: what is looked for
+    exploration: Exploration  #: the rules to find
     people: int  #: N, how many are asked
     total: Fraction  #: epsilon of the whole search
-    part: Fraction  #: the fraction of it that one query gets
+    part: Fraction  #: fraction of it for one query
 
     @property
     def least_total(self) -> Fraction:
-        """The least epsilon of the whole search at which these people are enough."""
+        """Return the smallest epsilon of the whole search at which these people suffice."""
         return self._least(self.people) / self.part
 
     @property
@@ -156,7 +156,7 @@ class PowerAnalysis:
         return self.least_total <= self.total
 
     def fewest_people(self) -> int | None:
-        """How many individuals are enough at this epsilon, within 1 %; None if ten million are not."""
+        """Return how many individuals suffice at this epsilon, within 1 %; None if ten million do not."""
         low, high = 0, self.people
         while not self._affordable(high):
             low, high = high, 2 * high
@@ -168,7 +168,7 @@ class PowerAnalysis:
         return high
 
     def told(self) -> str:
-        """What would be enough, in one line; empty if this is."""
+        """Return in one line what would suffice; empty if the plan does."""
         if self.enough:
             return ""
         people = self.fewest_people()
@@ -187,7 +187,7 @@ class PowerAnalysis:
 
 
 def too_few(exploration: Exploration, people: int, enough: int) -> str:
-    """The same where only the number of people counts: each is asked once."""
+    """Return the same if only the number of people matters, as each is queried once."""
     if people >= enough:
         return ""
     return (
@@ -197,18 +197,18 @@ def too_few(exploration: Exploration, people: int, enough: int) -> str:
 
 
 def percent(exploration: Exploration) -> str:
-    """The fraction of holders that is looked for."""
+    """Format the fraction of holders to find."""
     return f"{min(100.0, 100 * (1 + exploration.margin) * exploration.threshold):.3g} %"
 
 
 def smallest_part(
     people: int, epsilon: float, threshold: float, margin: float, error: float
 ) -> int:
-    """The fewest individuals of a query that tells (1 + margin) nu from nu.
+    """Return the minimum individuals of a query that distinguishes (1 + margin) nu from nu.
 
-    The estimate of a share from n individuals drawn at random varies by c (1 - c) / n for the draw
-    and 1 / (4 n sinh^2(eps / 2)) for the noise; nu lies z deviations below (1 + margin) nu, or
-    below everybody. InputError: not even the whole population is enough.
+    The estimate of a fraction from n random individuals has variance c (1 - c) / n from sampling
+    plus 1 / (4 n sinh^2(eps / 2)) from noise; nu is z standard deviations below (1 + margin) nu, or
+    below everybody. InputError: not even the whole population suffices.
     """
     share = min(1.0, (1 + margin) * threshold)
     deviations = float(stats.norm.ppf(1 - error))

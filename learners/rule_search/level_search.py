@@ -1,4 +1,4 @@
-"""Rule search by level: all siblings in one vector, so that a rule pays once for each level.
+"""Rule search by level: all siblings in one vector, so that a rule is charged once per level.
 
 The templates of one query are disjoint, and its answer has the sensitivity of one bit (see
 :class:`TemplateBits`): a rule costs the sum over all levels, plus one last query about the complete
@@ -17,24 +17,25 @@ from privfed.learners.rule_search.estimate import SupportEstimate
 from privfed.learners.stl.grammar import Symbols
 
 GRID = 10**6  #: Parts of a budget are rounded down to multiples of 1 / GRID, to add up exactly
-MAX_EPSILON = 20  #: Largest of one answer: beyond, randomized response is nearly the truth
+MAX_EPSILON = 20  #: Maximum of one answer: above, randomized response is nearly the truth
 
 
 @dataclass(frozen=True)
 class LevelPlan:
-    """How a budget is spread over levels; public, and adapted to earlier releases only.
+    """The allocation of a budget to levels; public, and adapted to earlier releases only.
 
-    More templates in one query cost nothing but work: the levels only thin them out, and most of
-    the budget goes to the last query.
+    More templates in one query cost only work: the levels only reduce their number, and most of the
+    budget is for the last query.
     """
 
     total: Fraction  #: epsilon of one rule, along its whole path
     threshold: float  #: nu
-    levels: int  #: most levels
-    confirm: Fraction = Fraction(7, 10)  #: kept for the last query, which also gets what remains
+    levels: int  #: maximum number of levels
+    #: fraction for the last query, which also gets the remainder
+    confirm: Fraction = Fraction(7, 10)
     slack: float = 2.0  #: std below nu N at which a template is still explored
-    most: int = 5000  #: most templates of one query; the children of the best ones are asked
-    growth: Fraction = Fraction(3, 2)  #: from level to level: deeper templates have fewer holders
+    most: int = 5000  #: maximum templates of one query; the best ones' children are queried
+    growth: Fraction = Fraction(3, 2)  #: ratio between levels: deeper templates have fewer holders
 
     def __post_init__(self) -> None:
         if self.levels < 1 or self.most < 1 or not 0 <= self.confirm < 1 or self.growth <= 0:
@@ -44,7 +45,7 @@ class LevelPlan:
 
     @property
     def amounts(self) -> tuple[Fraction, ...]:
-        """Epsilon of each level, in geometric progression."""
+        """Return epsilon of each level, in geometric progression."""
         weights = [self.growth**level for level in range(self.levels)]
         unit = (1 - self.confirm) * self.total / sum(weights)
         floors = [Fraction(math.floor(unit * w * GRID), GRID) for w in weights]
@@ -52,7 +53,7 @@ class LevelPlan:
 
     @property
     def questions(self) -> tuple[Fraction, ...]:
-        """Epsilon of every query of the longest run: each level's, and the last one's."""
+        """Return epsilon of every query of the longest run: each level's, and the last one's."""
         remaining = self.total - sum(self.amounts)
         return (*self.amounts, min(remaining, Fraction(MAX_EPSILON)))
 
@@ -62,11 +63,11 @@ class LevelSearch:
     """One run."""
 
     asking: CohortSession  #: whom to ask
-    plan: LevelPlan  #: how to spread the budget
+    plan: LevelPlan  #: the allocation of the budget
     candidates: dict[Symbols, SupportEstimate] = field(default_factory=dict)
 
     def run(self) -> list[FoundRule]:
-        """Search level by level, then confirm the complete structures with what remains."""
+        """Search level by level, then confirm the complete structures with the remaining budget."""
         plan, remaining = self.plan, self.plan.total
         frontier: list[tuple[float, Symbols]] = [(0.0, ())]
         try:
@@ -88,7 +89,7 @@ class LevelSearch:
         ]
 
     def _children(self, frontier: list[tuple[float, Symbols]]) -> list[Symbols]:
-        """Children of the best templates, as many as fit into one query."""
+        """Return children of the best templates, as many as fit into one query."""
         templates: list[Symbols] = []
         for _, template in sorted(frontier, reverse=True):
             following = self.asking.grammar.continuations(template)
@@ -100,7 +101,7 @@ class LevelSearch:
     def _survivors(
         self, templates: list[Symbols], counts: SupportEstimate
     ) -> list[tuple[float, Symbols]]:
-        """Templates to explore, with their estimates; complete ones become candidates."""
+        """Return templates to explore, with their estimates; complete ones become candidates."""
         cut = self.plan.threshold * counts.people - self.plan.slack * counts.deviation
         frontier = []
         for row in np.flatnonzero(counts.estimate >= cut).tolist():
@@ -112,7 +113,7 @@ class LevelSearch:
         return frontier
 
     def _confirm(self, remaining: Fraction) -> None:
-        """Ask once more about the most likely candidates, and weigh both estimates."""
+        """Query the most probable candidates again, and combine both estimates."""
         known = self.candidates
         likely = sorted(known, key=lambda t: -float(known[t].estimate[0]))
         templates = sorted(likely[: self.plan.most])

@@ -17,10 +17,10 @@ from privfed.learners.stl.rule_file import write_rules
 def learn_each(
     signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
 ) -> dict[str, list[Formula]]:
-    """Let each individual learn from its own trajectories alone, with a seed of its own.
+    """Learn each individual's rules from its own trajectories only, with its own seed.
 
     Trajectories have the shape (samples, steps, variables in the grammar's order); labels (true for
-    the positive class) and people (samples,). Returns canonical rules by individual, none where one
+    the positive class) and people (samples,). Returns canonical rules by individual, empty if one
     class is missing. InputError: arrays of different lengths.
     """
     if not len(signals) == len(labels) == len(people):
@@ -37,12 +37,12 @@ def learn_each(
 def learn_rules(
     signals: np.ndarray, labels: np.ndarray, people: np.ndarray, settings: GeneticRules
 ) -> RuleIndex:
-    """Let each individual learn, and index what they hold: see :func:`learn_each`."""
+    """Learn each individual's rules, and index them; see :func:`learn_each`."""
     return RuleIndex.of(learn_each(signals, labels, people, settings), settings.grammar)
 
 
 def write_cohort(folder: str | Path, rules: Mapping[str, Iterable[Formula]]) -> None:
-    """Write one file of rules for each individual (InputError: a name that cannot be a file's, or others' rules there)."""
+    """Write one file of rules per individual (InputError: a name is no file name, or other rules are there)."""
     for name in rules:
         if not name or Path(name).name != name or name.startswith("."):
             raise InputError(f"an individual called {name!r} cannot name a file; rename it")

@@ -1,4 +1,4 @@
-"""Templates with "?" anywhere (``G[?](? -> Hypoglycemia = ?)``), asked about alone.
+"""Queries of single templates with "?" anywhere (``G[?](? -> Hypoglycemia = ?)``).
 
 A search's own templates are prefixes of a structure in preorder, so that siblings are disjoint.
 """
@@ -29,11 +29,11 @@ from privfed.tables.schema import Schema
 class PatternBit(RuleQuery):
     """One bit from each individual: do you hold a rule that matches one template?
 
-    Sensitivity: one bit moves by at most one, whatever rules are exchanged: L1 = 1.
+    Sensitivity: one bit changes by at most one, for any change of rules: L1 = 1.
     """
 
-    who: CohortSample  #: whom it asks
-    grammar: str  #: digest of the grammar that the rules are of
+    who: CohortSample  #: the individuals queried
+    grammar: str  #: digest of the rules' grammar
     template: str  #: as text; see :func:`privfed.learners.stl.canonical.matches`
     kind: ClassVar[str] = "rule_search.pattern"
 
@@ -43,7 +43,7 @@ class PatternBit(RuleQuery):
         return self._bits(1, "template", 1, 1, 1)
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Hold every structure against the template."""
+        """Match every structure with the template."""
         book = self._book(view)
         return {"bits": holders(book, self._read())[self.asked(len(book))][None]}
 
@@ -55,7 +55,7 @@ class PatternBit(RuleQuery):
 
 
 def holders(book: RuleIndex, template: Formula) -> np.ndarray:
-    """Whether each individual holds a rule that matches, shape (people,)."""
+    """Return whether each individual holds a matching rule, shape (people,)."""
     bits = np.zeros(book.people, dtype=bool)
     for row in range(len(book.structures)):
         if matches(template, book.grammar.formula(book.structure(row))):
@@ -66,10 +66,10 @@ def holders(book: RuleIndex, template: Formula) -> np.ndarray:
 def ask_pattern(
     federation: Disclosure, grammar: Grammar, *, template: str, people: int, spend: Fraction
 ) -> SupportEstimate:
-    """Estimate how many of so many individuals hold a rule that matches a template.
+    """Estimate how many of ``people`` individuals hold a rule that matches a template.
 
-    ``?`` in the text stands for an open subformula, variable, relation, threshold, interval or end
-    of one. RuleError: the text is outside the grammar; NobodyAnswered: nobody offers an answer.
+    ``?`` is an open subformula, variable, relation, threshold, interval or end of one. RuleError:
+    the text is outside the grammar; NobodyAnswered: no client offers an answer.
     """
     who = CohortSample.everybody(people // max(1, len(federation.clients)))
     query = PatternBit(who, grammar.digest, show(parse(template)))

@@ -1,4 +1,4 @@
-"""A population's rules as a classifier, and how well a search covered what could be found."""
+"""A population's rules as a classifier, and a search's recall and precision."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -12,7 +12,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 from privfed.learners.stl.formula import Formula, robustness, rounded, show, significant
 from privfed.learners.stl.grammar import Symbols
 
-#: What stands beside the rules' figures, where they are read without privfed.
+#: Note on the rules' estimates for readers without privfed.
 NOTE = (
     "share, with its 95 % limits low and high: of the individuals, those who hold a rule of this "
     "structure, whatever its thresholds and intervals; the unbiased estimate may lie below 0 or above 1"
@@ -21,22 +21,22 @@ NOTE = (
 
 @dataclass(frozen=True)
 class WeightedRule:
-    """A rule with the share of individuals that are estimated to hold one of its structure."""
+    """A rule with the estimated fraction of individuals who hold a rule of its structure."""
 
-    rule: Formula  #: the rule; its thresholds and intervals are a typical holder's, or noise
-    #: estimated fraction of the individuals who hold a rule of this structure, whatever its
-    #: parameters; unbiased before the rule was chosen for being large
+    rule: Formula  #: the rule; thresholds and intervals are a typical holder's, or noise
+    #: estimated fraction of individuals who hold a rule of this structure, with any parameters;
+    #: unbiased before selection of large ones
     share: float
-    deviation: float = 0.0  #: std of the noise in it, and of the draw of a part of the people
+    deviation: float = 0.0  #: std of its noise, and of sampling a part of the individuals
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Normal confidence limits of the share, within [0, 1]; 0 and 1 if nothing is known of it."""
+        """Return normal confidence limits of the fraction, within [0, 1]; 0 and 1 if unknown."""
         reach = float(stats.norm.ppf((1 + level) / 2)) * self.deviation
         low, high = np.clip([self.share - reach, self.share + reach], 0.0, 1.0)
         return float(low), float(high)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the rule as text with its share and 95 % limits, to six significant digits."""
+        """Return the rule as text with its fraction and 95 % limits, to six significant digits."""
         figures = zip(("share", "low", "high"), (self.share, *self.interval()), strict=True)
         return {
             "rule": show(rounded(self.rule)),
@@ -48,12 +48,12 @@ class WeightedRule:
 class PopulationRules:
     """A weighted vote: each rule that holds on a trajectory votes for the positive class."""
 
-    rules: tuple[WeightedRule, ...]  #: weighted by their shares, negative ones as zero
+    rules: tuple[WeightedRule, ...]  #: weighted by their fractions, negative ones as zero
     variables: tuple[str, ...]  #: names of the trajectories' last axis
-    cut: float = 0.5  #: least weighted share of votes for the positive class
+    cut: float = 0.5  #: minimum weighted fraction of votes for the positive class
 
     def votes(self, signals: np.ndarray) -> np.ndarray:
-        """Weighted share of the rules that hold, shape (samples,); 0 where there are no rules."""
+        """Return the weighted fraction of the rules that hold, shape (samples,); 0 without rules."""
         weights = np.array([max(0.0, rule.share) for rule in self.rules])
         if not weights.sum() > 0:
             return np.zeros(len(signals))
@@ -61,17 +61,17 @@ class PopulationRules:
         return np.asarray(weights @ np.array(held) / weights.sum())
 
     def predict(self, signals: np.ndarray) -> np.ndarray:
-        """Whether each trajectory is of the positive class, shape (samples,)."""
+        """Return whether each trajectory is of the positive class, shape (samples,)."""
         return np.asarray(self.votes(signals) >= self.cut)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the rules as text with their shares."""
+        """Return the rules as text with their fractions."""
         rules = [rule.to_dict() for rule in self.rules]
         return {"variables": list(self.variables), "cut": self.cut, "note": NOTE, "rules": rules}
 
 
 def utility(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Balanced accuracy, and F1 of the positive class."""
+    """Return balanced accuracy, and F1 of the positive class."""
     return {
         "balanced_accuracy": float(balanced_accuracy_score(truth, predicted)),
         "f1": float(f1_score(truth, predicted, zero_division=0.0)),
@@ -79,9 +79,9 @@ def utility(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 
 def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[float, float]:
-    """|found and valid| over |valid|, and over |found| (DP-RuL equations 6, 7); NaN for 0 / 0.
+    """Return |found and valid| over |valid|, and over |found| (DP-RuL equations 6, 7); NaN for 0 / 0.
 
-    Against the truth: a simulation's alone.
+    They use the truth, known only in simulations.
     """
     known = set(found)
     right = len(known & set(valid))
@@ -89,7 +89,7 @@ def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[floa
 
 
 def told(found: Collection[Symbols], valid: Collection[Symbols]) -> str:
-    """What was found of what is valid, in words; a simulation's alone."""
+    """Return recall and precision in words, for simulations only."""
     right = len(set(found) & set(valid))
     if not valid:
         return f"no rule is valid; {len(found) or 'nothing'} found"

@@ -1,6 +1,6 @@
 """Queries of a rule search: bits for sibling templates, one sampled rule, and parameters.
 
-Every query names the individuals that it asks by a public draw, so that only they are charged.
+Every query specifies the individuals queried by a public draw, so that only they are charged.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from privfed.questions.query import CohortQuery, View
 from privfed.tables.schema import Schema
 
 MAX_SYMBOLS = 2**16  #: Symbols are stored in two bytes
-Encoding = Literal["unary", "hashed"]  #: How a frequency oracle's answer is written
+Encoding = Literal["unary", "hashed"]  #: Encoding of a frequency oracle's answer
 
 
 @dataclass(frozen=True)
 class CohortSample:
-    """Whom a query asks: a slice of a public random order of the cohort."""
+    """The individuals queried: a slice of a public random order of the cohort."""
 
     people: int  #: size of the cohort
-    first: int  #: first, last: the slice, ``last`` not included
+    first: int  #: first, last: the slice, excluding ``last``
     last: int
-    seed: int = 0  #: draws the order; 0 keeps the cohort's own
+    seed: int = 0  #: seed of the order; 0 keeps the cohort's own
 
     @classmethod
     def everybody(cls, people: int) -> CohortSample:
-        """The whole cohort, in its own order."""
+        """Return the whole cohort, in its own order."""
         return cls(people, 0, people)
 
     @property
     def size(self) -> int:
-        """How many are asked."""
+        """The number of individuals queried."""
         return self.last - self.first
 
     def check(self) -> None:
-        """Hold the slice to the cohort; raises QueryError."""
+        """Check the slice against the cohort (else QueryError)."""
         if not (0 <= self.first < self.last <= self.people and 0 <= self.seed < 2**63):
             raise QueryError("malformed", "a question asks nobody, or people beyond the cohort")
 
     def positions(self, people: int) -> np.ndarray:
-        """The positions of those asked in a cohort of so many."""
+        """Return the positions of those queried in a cohort of ``people``."""
         self.check()
         if people != self.people:
             raise QueryError("malformed", "the cohort has another size")
@@ -64,7 +64,7 @@ def _order(people: int, seed: int) -> np.ndarray:
 
 
 def check_siblings(templates: Sequence[Symbols]) -> None:
-    """Hold templates to be disjoint: none twice, and none a prefix of another.
+    """Check that templates are disjoint: none twice, and none a prefix of another.
 
     Then a rule, which is one sequence of symbols, matches at most one of them. QueryError:
     ``malformed`` for none or an impossible symbol, ``false-partition`` for nested templates.
@@ -80,23 +80,23 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
 
 
 class RuleQuery(CohortQuery):
-    """A query to holders of rules of one grammar."""
+    """Base class of queries to holders of rules of one grammar."""
 
     who: CohortSample
     grammar: str
 
     def asked(self, people: int) -> np.ndarray:
-        """The slice of the public order."""
+        """Return the slice of the public order."""
         return self.who.positions(people)
 
     def fits(self, records: Any) -> bool:
-        """Rules of the grammar that it was written for."""
+        """Whether the records are rules of the query's grammar."""
         return isinstance(records, RuleIndex) and records.grammar.digest == self.grammar
 
     def _bits(
         self, rows: int, axis: str, one_rule: int, replaced: int, anything: int
     ) -> dict[str, Part]:
-        """The part ``bits``: so many for each individual, and how many of one's may turn."""
+        """Return the part ``bits``, with ``rows`` per individual, and bounds on how many may change."""
         self.who.check()
         bounds = (Bound(turned, turned) for turned in (one_rule, replaced, anything))
         shape = (rows, self.who.size)
@@ -113,9 +113,9 @@ class RuleQuery(CohortQuery):
 class TemplateBits(RuleQuery):
     """One bit for each template from each individual: do you hold a rule that matches it?
 
-    Sensitivity: the templates are disjoint, so one rule more or less turns at most one bit of its
-    holder: L1 = 1. A rule in another's place turns at most two (one where there is one template).
-    Other rules altogether turn any bits of one individual: L1 = number of templates.
+    Sensitivity: the templates are disjoint, so adding or removing a rule changes at most one bit of
+    its holder: L1 = 1. Replacing a rule changes at most two (one if there is one template).
+    Replacing all rules of an individual changes any of its bits: L1 = number of templates.
     """
 
     who: CohortSample
@@ -124,13 +124,13 @@ class TemplateBits(RuleQuery):
     kind: ClassVar[str] = "rule_search.templates"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``bits``, shape (templates, individuals asked)."""
+        """Return ``bits``, shape (templates, individuals queried)."""
         check_siblings(self.templates)
         number = len(self.templates)
         return self._bits(number, "template", 1, min(2, number), number)
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Look every template up in the index."""
+        """Look up every template in the index."""
         book = self._book(view)
         asked = self.asked(len(book))
         bits = np.empty((len(self.templates), len(asked)), dtype=bool)
@@ -142,7 +142,7 @@ class TemplateBits(RuleQuery):
 
 @dataclass(frozen=True)
 class _Drawn(RuleQuery):
-    """Each individual draws one of ``slots`` equally likely slots, perhaps empty, in secret."""
+    """Base class: each individual secretly draws one of ``slots`` equally likely slots, possibly empty."""
 
     who: CohortSample
     grammar: str
@@ -155,7 +155,7 @@ class _Drawn(RuleQuery):
             raise QueryError("malformed", "sampling needs at least one slot")
 
     def _matched(self, view: View) -> np.ndarray:
-        """Which template each drawn rule matches, or -1; the slot follows from the client's secret."""
+        """Return the template that each drawn rule matches, or -1; slots depend on the client's secret."""
         book = self._book(view)
         slots = view.rng(f"sampled rule {self.who.seed}").integers(0, self.slots, len(book))
         drawn, ranks = np.full(len(book), -1, dtype=np.int64), rule_ranks(book)
@@ -171,15 +171,15 @@ class _Drawn(RuleQuery):
 class SampledRule(_Drawn):
     """Each individual draws one of its rules in secret, and marks the template that it matches.
 
-    Sensitivity: at most one bit of an individual is set whatever it holds, so that any change moves
-    at most two: L1 = 2 (one where there is one template), over one rule as well as over anything,
-    for a rule more may put another one in the drawn slot.
+    Sensitivity: at most one bit of an individual is set for any rules, so that any change affects
+    at most two: L1 = 2 (one if there is one template), for one rule as well as for all data, as an
+    added rule may put another one in the drawn slot.
     """
 
     kind: ClassVar[str] = "rule_search.sampled"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``bits``, shape (templates, individuals asked): unary encoding."""
+        """Return ``bits``, shape (templates, individuals queried): unary encoding."""
         self._check()
         two = min(2, len(self.templates))
         return self._bits(len(self.templates), "template", two, two, two)
@@ -193,37 +193,38 @@ class SampledRule(_Drawn):
 class HashedRule(_Drawn):
     """Each individual draws one of its rules in secret, and gives a public hash of its template.
 
-    Who drew a rule that matches no template, or an empty slot, gives the hash of code 0.
+    An individual whose drawn rule matches no template, or with an empty slot, answers the hash of
+    code 0.
 
-    Sensitivity: one bit for each individual, whatever it holds: L1 = 1, over one rule as well as
-    over anything.
+    Sensitivity: one bit per individual, for any rules: L1 = 1, for one rule as well as for all
+    data.
     """
 
     kind: ClassVar[str] = "rule_search.hashed"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``bits``, shape (1, individuals asked)."""
+        """Return ``bits``, shape (1, individuals queried)."""
         self._check()
         return self._bits(1, "hash", 1, 1, 1)
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """The parity of each individual's mask and its template's code."""
+        """Compute the parity of each individual's mask and its template's code."""
         codes = (1 + self._matched(view)).astype(np.uint32)
         return {"bits": parity(self.masks() & codes)[None]}
 
     def unhashed(self) -> tuple[CohortQuery, np.ndarray]:
-        """The templates of the drawn rules, and which of them set each individual's bit."""
+        """Return the query of the drawn rules' templates, and which of them set each individual's bit."""
         codes = 1 + np.arange(len(self.templates), dtype=np.uint32)
         drawn = SampledRule(self.who, self.grammar, self.templates, self.slots)
         return drawn, parity(self.masks() & codes[:, None])
 
     def masks(self) -> np.ndarray:
-        """The public mask of each individual asked, shape (individuals,)."""
+        """Return the public mask of each individual queried, shape (individuals,)."""
         return _masks(self.digest, self.who.size, self.width)
 
     @property
     def width(self) -> int:
-        """Bits of a mask, enough for all codes."""
+        """Number of bits of a mask, enough for all codes."""
         return len(self.templates).bit_length()
 
 
@@ -240,7 +241,7 @@ def parity(numbers: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def rule_ranks(book: RuleIndex) -> np.ndarray:
-    """The rank of each rule among those of its holder, in the index's order, shape (rules,)."""
+    """Return each rule's rank among those of its holder, in the index's order, shape (rules,)."""
     order = np.argsort(book.holders, kind="stable")
     sorted_holders = book.holders[order]
     first = np.searchsorted(sorted_holders, np.arange(book.people))
@@ -254,10 +255,10 @@ class Parameters(RuleQuery):
     """The parameters of complete structures: a value each, whether or not there is a match.
 
     Sensitivity: for each parameter an individual gives a value scaled to [0, 1] by public ranges,
-    or 1/2 where it holds no such rule. The structures are disjoint, so one rule more or less moves
-    the values of one structure, each by at most one: L1 = m and squared L2 = m in whole ranges, m
-    the most parameters of a structure. A rule in another's place may move those of two structures,
-    other rules altogether those of all.
+    or 1/2 without such a rule. The structures are disjoint, so adding or removing a rule changes
+    the values of one structure, each by at most one: L1 = m and squared L2 = m in units of the
+    ranges, m the maximum parameters of a structure. Replacing a rule may change those of two
+    structures, replacing all rules those of all.
     """
 
     who: CohortSample
@@ -267,7 +268,7 @@ class Parameters(RuleQuery):
     kind: ClassVar[str] = "rule_search.parameters"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``values``, shape (all parameters, individuals asked), in grid units of their ranges."""
+        """Return ``values``, shape (all parameters, individuals queried), in grid units of their ranges."""
         self.who.check()
         check_siblings(self.structures)
         if len(self.widths) != len(self.structures) or not all(0 < w < 1000 for w in self.widths):
@@ -280,14 +281,14 @@ class Parameters(RuleQuery):
         }
 
     def fits(self, records: Any) -> bool:
-        """Also: every structure is complete, and has so many parameters."""
+        """Whether, in addition, every structure is complete and has its number of parameters."""
         return super().fits(records) and all(
             records.grammar.complete(structure) and len(records.grammar.ranges(structure)) == width
             for structure, width in zip(self.structures, self.widths, strict=True)
         )
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Look the structures up; the number of parameters of each must be its own."""
+        """Look up the structures, each with its number of parameters."""
         book = self._book(view)
         asked = self.asked(len(book))
         each = [
@@ -298,6 +299,6 @@ class Parameters(RuleQuery):
 
 
 def _ranges(number: int) -> Bound:
-    """A change of so many values by at most their whole ranges."""
+    """Return the bound for a change of ``number`` values over their full ranges."""
     units = int(1 / GRID)
     return Bound(number * units, number * units**2)

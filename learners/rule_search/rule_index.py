@@ -1,7 +1,7 @@
 """An index from templates to the individuals of a cohort who hold a matching rule.
 
 Canonical structures are sorted, so that a template (a prefix) is one range of them, found by binary
-search; the holders of a range lie side by side.
+search; the holders of a range are contiguous.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ Entry = tuple[Symbols, int, Sequence[float]]
 class RuleIndex:
     """The rules of a cohort, by structure."""
 
-    grammar: Grammar  #: which rules there can be; public
+    grammar: Grammar  #: the possible rules; public
     people: int  #: number of individuals; public
     structures: np.ndarray  #: distinct, in lexicographic order, zero-padded, (structures, L)
-    starts: np.ndarray  #: where each structure's holders begin; one more than structures
+    starts: np.ndarray  #: index of each structure's first holder, and the end
     holders: np.ndarray  #: the individual behind each rule, shape (rules,)
-    #: the rules' parameters scaled to [0, 1] by their public ranges, one after another
+    #: the rules' parameters scaled to [0, 1] by their public ranges, concatenated
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    #: where each structure's values begin; a structure of m parameters held k times has k rows of m
+    #: index of each structure's first value; a structure of m parameters held k times has k rows of
+    #: m
     offsets: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    roster: str = ""  #: tells named individuals and their order from any others
+    roster: str = ""  #: identifies the named individuals and their order
 
     def __len__(self) -> int:
         return self.people
 
     @property
     def rules(self) -> int:
-        """Number of rules, over all individuals."""
+        """Number of rules of all individuals."""
         return len(self.holders)
 
     @cached_property
@@ -53,7 +54,7 @@ class RuleIndex:
 
     @classmethod
     def of(cls, rules: Mapping[str, Iterable[Formula]], grammar: Grammar) -> RuleIndex:
-        """Index the canonical rules of each individual (InputError: nobody, or an alien rule)."""
+        """Index the canonical rules of each individual (InputError: no individuals, or a rule outside the grammar)."""
         if not rules:
             raise InputError("a cohort needs at least one individual; this one is empty")
         entries = [
@@ -66,7 +67,7 @@ class RuleIndex:
 
     @classmethod
     def indexed(cls, grammar: Grammar, people: int, entries: Sequence[Entry]) -> RuleIndex:
-        """Index (structure, individual, scaled parameters) entries that are sorted already."""
+        """Index (structure, individual, scaled parameters) entries that are already sorted."""
         distinct = sorted({structure for structure, _, _ in entries})
         longest = max((len(structure) for structure in distinct), default=1)
         table = np.zeros((len(distinct), longest), dtype=np.uint16)
@@ -86,7 +87,7 @@ class RuleIndex:
         return np.ascontiguousarray(self.structures.T)
 
     def span(self, template: Symbols) -> tuple[int, int]:
-        """The range of structures that match a template."""
+        """Return the range of structures that match a template."""
         low, high = 0, len(self.structures)
         for index, symbol in enumerate(template):
             if low == high or index >= self.structures.shape[1]:
@@ -98,24 +99,24 @@ class RuleIndex:
         return low, high
 
     def matching(self, template: Symbols) -> np.ndarray:
-        """The holder of each rule that matches, repeated where one holds several."""
+        """Return the holder of each matching rule, repeated for several rules."""
         low, high = self.span(template)
         return np.asarray(self.holders[self.starts[low] : self.starts[high]])
 
     def answers(self, template: Symbols) -> np.ndarray:
-        """Whether each individual holds a matching rule, shape (people,)."""
+        """Return whether each individual holds a matching rule, shape (people,)."""
         bits = np.zeros(self.people, dtype=bool)
         bits[self.matching(template)] = True
         return bits
 
     def count(self, template: Symbols) -> int:
-        """How many individuals hold a matching rule: the truth, for scores."""
+        """Return the true number of individuals with a matching rule, for scores."""
         return int(self.answers(template).sum())
 
     def parameters(self, structure: Symbols, width: int) -> np.ndarray:
-        """Scaled parameters of each one's first rule of a structure, or 1/2; shape (width, people).
+        """Return scaled parameters of each individual's first rule of a structure, or 1/2; shape (width, people).
 
-        InputError: the structure is open, or does not have so many parameters.
+        InputError: the structure is open, or does not have ``width`` parameters.
         """
         self.grammar.check(structure)
         if self.grammar.open(structure) or len(self.grammar.ranges(structure)) != width:
@@ -132,7 +133,7 @@ class RuleIndex:
         return answers
 
     def valid(self, least: float) -> dict[Symbols, int]:
-        """Complete structures that at least so many individuals hold, with how many."""
+        """Return complete structures with at least ``least`` holders, with their numbers."""
         held = {
             self.structure(row): len(np.unique(self.held_by(row)))
             for row in np.flatnonzero(np.diff(self.starts) >= least).tolist()
@@ -140,15 +141,15 @@ class RuleIndex:
         return {structure: count for structure, count in held.items() if count >= least}
 
     def structure(self, row: int) -> Symbols:
-        """The symbols of a row of ``structures``."""
+        """Return the symbols of a row of ``structures``."""
         return tuple(int(symbol) for symbol in self.structures[row] if symbol)
 
     def held_by(self, row: int) -> np.ndarray:
-        """The holders of a row of ``structures``, repeated where one holds several such rules."""
+        """Return the holders of a row of ``structures``, repeated for several such rules."""
         return np.asarray(self.holders[self.starts[row] : self.starts[row + 1]])
 
     def entries(self) -> list[Entry]:
-        """All rules as (structure, individual, scaled parameters), in the index's order."""
+        """Return all rules as (structure, individual, scaled parameters), in the index's order."""
         entries: list[Entry] = []
         for row in range(len(self.structures)):
             structure = self.structure(row)

@@ -1,4 +1,4 @@
-"""What all rule searches share: parameters, policies, the fitted rules, and how those score."""
+"""Base class of rule searches: parameters, policies, the fitted rules, and their scores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 NOTHING = "No rule was found."
 _FIGURES = ["rule", "share", "low", "high"]  #: Of each rule, as plain data
-MAX_CELLS = 2_000_000_000  #: Of one answer of a cohort: a bit for each individual and template
+MAX_CELLS = 2_000_000_000  #: Maximum cells of a cohort's answer: a bit per individual and template
 ATOM = (1,)  #: The template that prices a query
 SHARED: Constraints = {
     "epsilon": [Exact(above=0)],
@@ -63,56 +63,56 @@ SHARED: Constraints = {
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
-    """Finds the rules that a share of the individuals hold (DP-RuL)."""
+    """Finds the rules that a fraction of the individuals hold (DP-RuL)."""
 
     epsilon: Number = "10"  #: of an individual (or a rule, if that is the unit) for structures
-    min_support: float = 0.01  #: nu, the share of individuals that makes a rule valid
-    parameter_epsilon: Number = 0  #: for thresholds and intervals; 0 takes the ranges' middle
+    min_support: float = 0.01  #: nu, minimum fraction of individuals for a valid rule
+    parameter_epsilon: Number = 0  #: for thresholds and intervals; 0: midpoints of the ranges
     percentile: float = 50.0  #: of the individuals' parameters, for the population's rule
-    operators: tuple[str, ...] = ("&", "|", "U", "F", "G")  #: ``!`` is for ``U`` and ``=`` alone
+    operators: tuple[str, ...] = ("&", "|", "U", "F", "G")  #: ``!`` is for ``U`` and ``=`` only
     relations: tuple[str, ...] = ("<=", ">=")  #: relations of the grammar's atoms, of ``<= >= =``
-    max_operators: int = 4  #: most operators of a rule
-    horizon: int = 10  #: largest step of an interval
-    n_individuals: int | None = None  #: individuals behind each client; None asks the federation
+    max_operators: int = 4  #: maximum operators of a rule
+    horizon: int = 10  #: maximum step of an interval
+    n_individuals: int | None = None  #: individuals per client; None: as the federation states
 
     _parameter_constraints: ClassVar[Constraints] = SHARED
 
-    # --- what each search says -----------------------------------------------------------------
+    # --- abstract methods -----------------------------------------------------------------
 
     @property
     @abstractmethod
     def unit(self) -> Unit:
-        """What epsilon protects: a single rule, or all of an individual's."""
+        """The unit of privacy: a single rule, or all of an individual's."""
 
     @property
     @abstractmethod
     def decides(self) -> bool:
-        """Whether the search itself decides how often it asks, within its epsilon."""
+        """Whether the search itself chooses its number of queries, within its epsilon."""
 
     @abstractmethod
     def search(self, asking: CohortSession) -> list[FoundRule]:
-        """Find structures (InputError: an epsilon that is too small for any query)."""
+        """Return the structures found (InputError: epsilon is too small for any query)."""
 
     @abstractmethod
     def spends(self) -> list[tuple[int, Fraction]]:
-        """How often an individual is asked for structures, and at which epsilon."""
+        """Return (number, epsilon) of an individual's queries for structures."""
 
     @abstractmethod
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
-        """A query for structures, about the first template."""
+        """Return a query for structures, about the first template."""
 
     @abstractmethod
     def _outlook(self, schema: Schema, people: int) -> str: ...
 
     def outlook(self, schema: Schema, people: int) -> str:
-        """What finding rules among so many people would take, in a line; empty if enough."""
+        """Return in a line what finding rules among ``people`` would require; empty if met."""
         self.check_parameters()
         return "" if self.min_support == 1 else self._outlook(schema, people)
 
     # --- learning ------------------------------------------------------------------------------
 
     def fit(self, federation: Disclosure) -> Self:
-        """Search, then ask for parameters if there is a budget for them (InputError: too little).
+        """Search, then query parameters if there is a budget for them (InputError: too little).
 
         Sets ``found_`` (structures), ``steps_`` (the queries), ``rules_``, ``grammar_``.
         """
@@ -133,12 +133,12 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         return self
 
     def check(self, schema: Schema) -> None:
-        """Hold the parameters to what makes sense, and the schema to a grammar."""
+        """Check the parameters, and that the schema gives a grammar."""
         super().check(schema)
         self.grammar(schema)
 
     def grammar(self, schema: Schema) -> Grammar:
-        """Which rules there can be over a schema's variables."""
+        """Return the grammar of rules over a schema's variables."""
         limits = {"most_operators": self.max_operators, "horizon": self.horizon}
         return Grammar.of(schema, self.operators, relations=self.relations, **limits)
 
@@ -157,7 +157,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         return min(self._total, Fraction(MAX_EPSILON))
 
     def _parameters(self, asking: CohortSession, found: Sequence[FoundRule]) -> list[list[float]]:
-        """Each structure's parameters, or the middle of their ranges where nobody answered."""
+        """Return each structure's parameters, or midpoints of their ranges without an answer."""
         ranges = [asking.grammar.ranges(one.structure) for one in found]
         spend = exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
         if found and spend > 0:
@@ -171,18 +171,18 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
 
     @property
     def classes_(self) -> np.ndarray:
-        """Whether a trajectory is of the positive class."""
+        """The classes: whether a trajectory is of the positive class."""
         check_is_fitted(self)
         return np.array([False, True])
 
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Whether the rules' weighted vote is for the positive class; see :meth:`decision_function`."""
+        """Return whether the rules' weighted vote is for the positive class; see :meth:`decision_function`."""
         return self.decision_function(X, client=client) >= 0
 
     def decision_function(
         self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
-        """Weighted share of the rules that hold, less the cut, shape (samples,).
+        """Return the weighted fraction of the rules that hold, minus the cut, shape (samples,).
 
         Trajectories have the shape (samples, steps, variables in the schema's order).
         """
@@ -197,7 +197,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         return rules.votes(array[..., columns]) - rules.cut
 
     def describe(self) -> str:
-        """The rules, a line each, with the estimated share of the individuals who hold one of its structure."""
+        """Return the rules, one per line, with the estimated fraction of individuals who hold the structure."""
         check_is_fitted(self)
         told = [one.to_dict() for one in self.rules_.rules]
         if not told:
@@ -210,7 +210,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         return "\n".join([f"{NOTE[:1].upper()}{NOTE[1:]}.", *lines, vote])
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """The rules' shares as bars, with their 95 % limits."""
+        """Plot the rules' estimated fractions as bars, with their 95 % limits."""
         check_is_fitted(self)
         if feature is not None:
             return super().plot(feature, ax=ax)
@@ -223,11 +223,11 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         return ax if len(told) else pictures.titled(ax, NOTHING)
 
     def readable(self) -> dict[str, Any]:
-        """The rules as text with their estimated shares."""
+        """Return the rules as text with their estimated fractions."""
         return self.rules_.to_dict()
 
     def state(self) -> dict[str, Any]:
-        """See the base: the rules and structures with their figures, and the queries."""
+        """See the base: the rules and structures with their estimates, and the queries."""
         return {
             "rules": [[show(one.rule), one.share, one.deviation] for one in self.rules_.rules],
             "found": [[list(one.structure), one.share, one.deviation] for one in self.found_],
@@ -247,18 +247,18 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     # --- a cohort in a study -------------------------------------------------------------------
 
     def read(self, folder: Path, schema: Schema) -> RuleIndex:
-        """Everybody's rules, one file for each individual; see the base."""
+        """Read all rules, one file per individual; see the base."""
         self.check(schema)
         grammar = self.grammar(schema)
         rules = {path.stem: read_rules(path, grammar) for path in rule_files(folder)}
         return RuleIndex.of(rules, grammar)
 
     def held(self, records: RuleIndex) -> int:
-        """How many rules all individuals hold together."""
+        """Return the number of rules of all individuals."""
         return records.rules
 
     def assess(self, records: RuleIndex) -> dict[str, Any]:
-        """How many of the valid rules were found, how many found ones are valid, and what lacks."""
+        """Return recall and precision of the found rules, and what is missing."""
         valid = records.valid(self.min_support * records.people)
         found = {one.structure for one in self.found_}
         covered, precise = coverage(found, valid)
@@ -274,17 +274,18 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
             "scores": scores,
         }
 
-    # --- what it costs -------------------------------------------------------------------------
+    # --- policies and costs
+    # -------------------------------------------------------------------------
 
     def published(self) -> Policy:
-        """The paper's protocol: randomized response and Laplace, spending counted, no ceiling."""
+        """Return the paper's policy: randomized response and Laplace, with counted spending and no ceiling."""
         self.check_parameters()
         return Policy(self._guards(self._total), name="published")
 
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """A ceiling ``epsilon`` for each unit of the search, parameters included; losses are pure."""
+        """Return a policy with ceiling ``epsilon`` per unit of the search, including parameters; losses are pure."""
         self.check_parameters()
         total = exact(epsilon, "epsilon")
         return Policy(
@@ -302,7 +303,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         return {kind: values if kind == Parameters.kind else bits for kind in kinds}
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Every query at what it spends; where the search decides, what all spend together."""
+        """Return every query with its spend; if the search chooses, their total spend."""
         self.check_parameters()
         grammar, who = self.grammar(schema), CohortSample.everybody(self.n_individuals or 1)
         bits, spend = self.question(who, grammar), exact(self.parameter_epsilon, "", zero=True)

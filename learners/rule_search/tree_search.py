@@ -1,8 +1,8 @@
 """Rule search over the tree of templates, one query at a time, by UCT.
 
-DP-RuL Algorithm 1: select by UCT (equation 1), expand one child, ask about it by randomized
-response, pass the estimate back up. Epsilon per query is an equal part of the budget, or the least
-that bounds the probability of wrongly ignoring a subtree.
+DP-RuL Algorithm 1: select by UCT (equation 1), expand one child, query it by randomized response,
+back up the estimate. Epsilon per query is an equal part of the budget, or the smallest that bounds
+the probability of wrongly ignoring a subtree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from privfed.learners.stl.grammar import Grammar, Symbols
 
 @dataclass(eq=False)
 class SearchNode:
-    """A template in the tree, with what releases said about it."""
+    """A template in the tree, with the releases about it."""
 
     template: Symbols
     parent: SearchNode | None = None
@@ -39,20 +39,20 @@ class SearchNode:
 
     @property
     def mean(self) -> float:
-        """Mean of the estimates passed back to it (the list R of DP-RuL Section 3.5)."""
+        """Mean of the estimates backed up to it (the list R of DP-RuL Section 3.5)."""
         return self.total / self.visits if self.visits else 0.0
 
     @property
     def unexplored(self) -> bool:
-        """Whether anything below it is left to ask about."""
+        """Whether anything below it is unexplored."""
         return bool(self.untried or self.children)
 
     def lower(self) -> float:
-        """A lower confidence bound (97.5 %) on its holders."""
+        """Lower confidence bound (97.5 %) on its holders."""
         return max(0.0, self.estimate - 1.96 * self.deviation)
 
     def back(self, estimate: float) -> None:
-        """Pass an estimate up to the root."""
+        """Back up an estimate to the root."""
         node: SearchNode | None = self
         while node is not None:
             node.visits += 1
@@ -61,45 +61,45 @@ class SearchNode:
 
 
 class Allocation(ABC):
-    """Says, from public values and earlier releases alone, how sharply to ask about a child."""
+    """Chooses each query's epsilon, from public values and earlier releases only."""
 
-    adaptive: ClassVar[bool] = False  #: Whether earlier releases decide what is asked next
+    adaptive: ClassVar[bool] = False  #: Whether earlier releases determine later epsilons
 
     @abstractmethod
     def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
-        """Give epsilon, and the cut below which the child is not explored."""
+        """Return epsilon, and the cut below which the child is not explored."""
 
     def valid(self, people: int, cut: float) -> float:
-        """What a complete structure's estimate must reach to be listed."""
+        """Return the minimum estimate of a listed complete structure."""
         return cut
 
     def sharpen(self, people: int) -> bool:
-        """Ask more sharply from now on; false if queries are as sharp as they get."""
+        """Increase later queries' epsilon; return False if it is at its maximum."""
         return False
 
 
 @dataclass
 class Equal(Allocation):
-    """The same epsilon for a number of queries fixed beforehand."""
+    """The same epsilon for a fixed number of queries."""
 
     total: Fraction  #: the whole budget
     questions: int  #: Q
     threshold: float  #: nu
 
     def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
-        """A Q-th of the budget, and nu N."""
+        """Return a Q-th of the budget, and nu N."""
         return self.share, self.threshold * people
 
     @property
     def share(self) -> Fraction:
-        """Epsilon of one query, rounded down to 1e-9 where there are several."""
+        """Epsilon of one query, rounded down to 1e-9 if there are several."""
         if self.questions == 1:
             return self.total
         return Fraction(math.floor(self.total / self.questions * 10**9), 10**9)
 
 
 class Adaptive(Allocation):
-    """The least epsilon of each query, by what is known about the parent."""
+    """The smallest epsilon of each query, from the parent's estimate."""
 
     adaptive: ClassVar[bool] = True
 
@@ -107,17 +107,17 @@ class Adaptive(Allocation):
         self.exploration, self._share = exploration, exploration.share
 
     def question(self, people: int, parent: SearchNode) -> tuple[Fraction, float]:
-        """See :meth:`Exploration.question`; the root is held by everybody who has rules."""
+        """See :meth:`Exploration.question`; all individuals with rules are holders of the root."""
         holders = parent.lower() if parent.parent is not None else float(people)
         question = self.exploration.question(people, self._share * holders)
         return least_epsilon(question), question.cut
 
     def valid(self, people: int, cut: float) -> float:
-        """At least nu N, and what the query tells from noise."""
+        """Return at least nu N, and what the query distinguishes from noise."""
         return max(cut, self.exploration.threshold * people)
 
     def sharpen(self, people: int) -> bool:
-        """Look for a quarter of the share, then for the finest, then for half the margin each time."""
+        """Reduce the share to a quarter, then use the finest query, then halve the margin each time."""
         if self._share:
             self._share = self._share / 4 if self._share > 0.001 else 0.0
             return True
@@ -129,11 +129,11 @@ class Adaptive(Allocation):
 class TreeSearch:
     """One run of the published protocol, until the tree is explored.
 
-    What remains of the budget then looks for fewer holders, down to nu N, and goes to complete
-    structures that may or may not be valid; estimates of one template are combined. ``constant`` is
-    C of the UCT score (equation 1); the public seed orders the children tried, and with one more
-    the individuals, of whom ``part`` fresh ones are asked each time (None: everybody); ``total`` is
-    what all queries may spend (None: the gates decide).
+    The remaining budget is then spent on subtrees with fewer holders, down to nu N, and on complete
+    structures of uncertain validity; estimates of one template are combined. ``constant`` is C of
+    the UCT score (equation 1); the public seed orders the children tried, and, plus one, the
+    individuals, of whom ``part`` new ones are queried each time (None: everybody); ``total`` is the
+    budget of all queries (None: the gates decide).
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class TreeSearch:
         self._rng = np.random.default_rng(seed)
         self._part, self._fresh, self._seed = part, 0, seed + 1
         self._size = part or asking.people
-        #: All that was released about each template, and the greatest epsilon of it.
+        #: All releases about each template, and the largest epsilon of these.
         self._released: dict[Symbols, tuple[SupportEstimate, Fraction]] = {}
         self._ignored: list[SearchNode] = []
         self._seen: dict[int, tuple[float, int]] = {}  #: By symbol: sum and number of supports
@@ -177,7 +177,7 @@ class TreeSearch:
     # --- the four phases -----------------------------------------------------------------------
 
     def _select(self) -> SearchNode | None:
-        """Go down by UCT to a node with an untried child; None where the tree is explored."""
+        """Descend by UCT to a node with an untried child; None if the tree is explored."""
         node: SearchNode | None = self.root if self.root.unexplored else None
         while node is not None and not node.untried:
             parent = node
@@ -188,7 +188,7 @@ class TreeSearch:
         return node
 
     def _score(self, parent: SearchNode, child: SearchNode) -> float:
-        """DP-RuL equation 1: c_hat / N + C sqrt(ln N_parent / n)."""
+        """Return c_hat / N + C sqrt(ln N_parent / n) (DP-RuL equation 1)."""
         explore = math.sqrt(math.log(max(parent.visits, 1)) / max(child.visits, 1))
         return child.mean / self._size + self._constant * explore
 
@@ -214,7 +214,7 @@ class TreeSearch:
             node = node.parent
 
     def _ask(self, template: Symbols, epsilon: Fraction) -> SupportEstimate:
-        """Ask, and combine with what was released about the same template before."""
+        """Query, and combine with earlier releases about the same template."""
         if self._most is not None and len(self._asking.steps) >= self._most:
             raise NobodyAnswered("as many queries as were wanted have been asked")
         if self._remaining is not None:
@@ -228,7 +228,7 @@ class TreeSearch:
         return counts
 
     def _next(self, parent: SearchNode) -> Symbols:
-        """The next child: in the drawn order, or the one whose symbol did best elsewhere."""
+        """Return the next child, in the drawn order, or by its symbol's support elsewhere."""
         if not self._allocation.adaptive:
             return parent.untried[-1]
 
@@ -255,7 +255,7 @@ class TreeSearch:
         return CohortSample(self._asking.people, first, self._fresh, self._seed)
 
     def _resume(self) -> bool:
-        """Settle doubts, then take up what was ignored, where a query about it is sharper now."""
+        """Settle uncertain structures, then retry ignored subtrees with larger epsilon."""
         if self._allocation.adaptive:
             self._settle()
         while self._ignored and self._allocation.sharpen(self._size):
@@ -277,7 +277,7 @@ class TreeSearch:
         return False
 
     def _settle(self) -> None:
-        """Ask twice as sharply each time whether complete structures are valid, until it is clear."""
+        """Query complete structures at doubled precision until their validity is clear."""
         nu, settings = self._allocation.valid(self._size, 0.0), DEFAULT
         for template in list(self._complete):
             counts, epsilon = self._released[template]
@@ -295,5 +295,5 @@ class TreeSearch:
 
 
 def symbols_of(grammar: Grammar) -> int:
-    """How many queries the root's children take: the least that any tree search asks."""
+    """Return the number of queries for the root's children, the minimum of any tree search."""
     return len(grammar.continuations(()))

@@ -1,4 +1,4 @@
-"""Canonical form: equivalent formulas match syntactically.
+"""Canonical form, in which equivalent formulas match syntactically.
 
 Negations move inwards (onto ``U`` and ``=`` at most), implications become disjunctions, and the
 operands of ``&`` and ``|`` are sorted and nested to the right. Every step keeps the robustness of
@@ -23,27 +23,27 @@ from privfed.learners.stl.formula import (
 )
 
 _OPPOSITE = {"<=": ">=", ">=": "<=", "&": "|", "|": "&", "F": "G", "G": "F"}
-RANK = {"&": 1, "|": 2, "U": 3, "F": 4, "G": 5, "!": 6}  #: Order of operators, after the atoms
+RANK = {"&": 1, "|": 2, "U": 3, "F": 4, "G": 5, "!": 6}  #: Sort order of operators, after the atoms
 Key = tuple[tuple[int, str, int], ...]  #: Orders formulas by symbols in preorder, then parameters
 
 
 def canonical(formula: Formula) -> Formula:
-    """Give the canonical form of a complete formula (RuleError: the formula has open parts)."""
+    """Return the canonical form of a complete formula (RuleError: it has open parts)."""
     if _open(formula):
         raise RuleError("a template has no canonical form; give a complete rule")
     return _sorted(_inwards(formula, negated=False))
 
 
 def pattern(formula: Formula) -> Formula:
-    """Negations and implications of a template as :func:`canonical` has them; nothing is sorted."""
+    """Return a template with negations and implications as in :func:`canonical`, without sorting."""
     return _inwards(formula, negated=False)
 
 
 def matches(template: Formula, rule: Formula) -> bool:
-    """Whether a complete canonical rule is one of those that a :func:`pattern` leaves open.
+    """Whether a complete canonical rule matches a :func:`pattern`.
 
     Thresholds and intervals are ignored, as are the order and the nesting of operands of ``&`` and
-    ``|``, among which an open part stands for one operand or more.
+    ``|``, among which an open part matches one or more operands.
     """
     if isinstance(template, Hole):
         return True
@@ -59,7 +59,7 @@ def matches(template: Formula, rule: Formula) -> bool:
 
 
 def _compares(template: Atom, rule: Atom) -> bool:
-    """Whether variable and relation are those of the template, or open there."""
+    """Whether variable and relation equal the template's, or are open there."""
     return template.variable in (ANY, rule.variable) and template.relation in (ANY, rule.relation)
 
 
@@ -73,7 +73,7 @@ def _opposes(template: Atom, rule: Formula) -> bool:
 
 
 def _operands_match(template: Connective, rule: Formula) -> bool:
-    """Each operand that is not open has one of its own, and each open one at least one more."""
+    """Whether each non-open operand matches a distinct one, and each open one at least one more."""
     operands, held = (_operands(one, template.operator) for one in (template, rule))
     closed: list[Formula] = [one for one in operands if not isinstance(one, Hole)]
     spare, holes = len(held) - len(closed), len(operands) - len(closed)
@@ -133,12 +133,12 @@ def _operands(formula: Formula, operator: str) -> list[Formula]:
 
 
 def key(formula: Formula) -> tuple[Key, tuple[float, ...]]:
-    """The sorting key: symbols in preorder, then parameters in preorder."""
+    """Return the sort key: symbols in preorder, then parameters in preorder."""
     return symbols(formula), parameters(formula)
 
 
 def symbols(formula: Formula) -> Key:
-    """The symbols in preorder; atoms come before operators, and sort by name and relation."""
+    """Return the symbols in preorder; atoms sort before operators, by name and relation."""
     if isinstance(formula, Atom):
         return ((0, formula.variable, ("<=", ">=", "=").index(formula.relation)),)
     own = (RANK[sign(formula)], "", 0)
@@ -146,14 +146,14 @@ def symbols(formula: Formula) -> Key:
 
 
 def sign(formula: Formula) -> str:
-    """The operator at the top of a canonical formula."""
+    """Return the top operator of a canonical formula."""
     if isinstance(formula, Connective | Temporal):
         return formula.operator
     return "U" if isinstance(formula, Until) else "!"
 
 
 def parameters(formula: Formula) -> tuple[float, ...]:
-    """Thresholds and ends of intervals in preorder; open ones are left out."""
+    """Return thresholds and ends of intervals in preorder, without open ones."""
     own: tuple[float, ...] = ()
     if isinstance(formula, Atom) and formula.threshold is not None:
         own = (float(formula.threshold),)

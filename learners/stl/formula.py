@@ -20,12 +20,12 @@ from privfed.errors import InputError
 RELATIONS = ("<=", ">=", "=")
 ANY = "?"  #: An open variable or relation
 CONNECTIVES = ("&", "|", "->")
-Interval = tuple[int, int]  #: Steps from now, both ends included
-Path = tuple[int, ...]  #: The path to a part of a formula: which child, from the top down
+Interval = tuple[int, int]  #: Steps from now, including both ends
+Path = tuple[int, ...]  #: Path to a part of a formula: child indices from the top
 
 
 class RuleError(InputError):
-    """A rule or template that is outside the grammar; the message holds no parameter of it."""
+    """A rule or template outside the grammar; the message has none of its parameters."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _check_interval(interval: Interval | None) -> None:
 
 
 def children(formula: Formula) -> tuple[Formula, ...]:
-    """The direct subformulas, left to right."""
+    """Return the direct subformulas, left to right."""
     if isinstance(formula, Not | Temporal):
         return (formula.child,)
     if isinstance(formula, Connective | Until):
@@ -112,7 +112,7 @@ def children(formula: Formula) -> tuple[Formula, ...]:
 
 
 def rebuilt(formula: Formula, parts: Iterable[Formula]) -> Formula:
-    """The same formula over other subformulas."""
+    """Return the same formula over other subformulas."""
     if isinstance(formula, Not | Temporal):
         (child,) = parts
         return replace(formula, child=child)
@@ -123,20 +123,20 @@ def rebuilt(formula: Formula, parts: Iterable[Formula]) -> Formula:
 
 
 def paths(formula: Formula) -> list[Path]:
-    """The paths to all parts of a formula, itself first, in preorder."""
+    """Return the paths to all parts of a formula, including itself, in preorder."""
     below = enumerate(children(formula))
     return [(), *((index, *path) for index, child in below for path in paths(child))]
 
 
 def at(formula: Formula, path: Path) -> Formula:
-    """The part of a formula at a path."""
+    """Return the part of a formula at a path."""
     for index in path:
         formula = children(formula)[index]
     return formula
 
 
 def put(formula: Formula, path: Path, part: Formula) -> Formula:
-    """The formula with another part at a path."""
+    """Return the formula with another part at a path."""
     if not path:
         return part
     parts = list(children(formula))
@@ -145,25 +145,25 @@ def put(formula: Formula, path: Path, part: Formula) -> Formula:
 
 
 def operators(formula: Formula) -> int:
-    """How many connectives, negations and temporal operators a formula has."""
+    """Return the number of connectives, negations and temporal operators."""
     own = 0 if isinstance(formula, Atom | Hole) else 1
     return own + sum(operators(child) for child in children(formula))
 
 
 def significant(value: float, digits: int = 6) -> float:
-    """A number with so many significant digits, for people to read."""
+    """Round a number to significant digits, for display."""
     return float(f"{value:.{digits}g}")
 
 
 def rounded(formula: Formula, digits: int = 6) -> Formula:
-    """The same formula, its thresholds with so many significant digits."""
+    """Return the same formula, with thresholds rounded to significant digits."""
     if isinstance(formula, Atom) and formula.threshold is not None:
         return replace(formula, threshold=significant(formula.threshold, digits))
     return rebuilt(formula, (rounded(child, digits) for child in children(formula)))
 
 
 def show(formula: Formula) -> str:
-    """Write a formula as text that :func:`privfed.learners.stl.parser.parse` reads back."""
+    """Format a formula as text that :func:`privfed.learners.stl.parser.parse` reads."""
     if isinstance(formula, Hole):
         return "?"
     if isinstance(formula, Atom):
@@ -181,15 +181,15 @@ def _steps(interval: Interval | None) -> str:
     return "[?]" if interval is None else f"[{interval[0]},{interval[1]}]"
 
 
-# --- robustness over discrete time (Donze and Maler 2010): positive where a formula holds
-# Beyond a trajectory's end there is nothing: an empty ``F`` or ``U`` gives minus infinity, an empty
-# ``G`` plus infinity.
+# --- robustness over discrete time (Donze and Maler 2010): positive if a formula holds Beyond a
+# trajectory's end there are no steps: an empty ``F`` or ``U`` gives minus infinity, an empty ``G``
+# plus infinity.
 
 _INCOMPLETE = "a template has no robustness; give a complete rule"
 
 
 def check_signals(signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
-    """Hold trajectories to the shape (samples, steps, variables) and finite numbers (InputError)."""
+    """Check trajectories for the shape (samples, steps, variables) and finite numbers (else InputError)."""
     array = np.asarray(signals, dtype=float)
     if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] != len(variables):
         raise InputError(
@@ -202,17 +202,17 @@ def check_signals(signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
 
 
 def robustness(formula: Formula, signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
-    """Robustness of a complete formula at the first step, shape (samples,).
+    """Return the robustness of a complete formula at the first step, shape (samples,).
 
-    ``variables`` names the last axis of the trajectories, shape (samples, steps, variables).
-    Infinite where an interval lies beyond the end.
+    ``variables`` names the last axis of the trajectories, shape (samples, steps, variables). It is
+    infinite if an interval is beyond the end.
     """
     columns = {name: index for index, name in enumerate(variables)}
     return np.asarray(trace(formula, check_signals(signals, variables), columns)[:, 0])
 
 
 def trace(formula: Formula, signals: np.ndarray, columns: Mapping[str, int]) -> np.ndarray:
-    """Robustness at every step, shape (samples, steps); ``columns`` by the name of a variable."""
+    """Return robustness at every step, shape (samples, steps); ``columns`` by the name of a variable."""
     if isinstance(formula, Atom):
         return _atom(formula, signals, columns)
     if isinstance(formula, Not):
@@ -253,7 +253,7 @@ def _temporal(formula: Temporal, inside: np.ndarray) -> np.ndarray:
 
 
 def _until(formula: Until, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """max over k in [a, b] of min(right at t + k, min of left over t .. t + k - 1)."""
+    """Return max over k in [a, b] of min(right at t + k, min of left over t .. t + k - 1)."""
     if formula.interval is None:
         raise RuleError(_INCOMPLETE)
     first, last = formula.interval

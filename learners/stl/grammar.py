@@ -1,7 +1,7 @@
-"""The public rule grammar: its symbols, the templates over it, and what may follow a template.
+"""The public rule grammar: its symbols, templates, and their continuations.
 
 A structure is a canonical formula without its parameters, written as symbols in preorder. A
-template is a prefix of a structure; the rest is open. So all structures under a template lie in one
+template is a prefix of a structure; the rest is open. So all structures under a template are one
 range of the sorted structures, and a rule matches exactly one template of each length.
 """
 
@@ -35,13 +35,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 @dataclass(frozen=True)
 class Grammar:
-    """Which rules there can be."""
+    """The possible rules."""
 
-    variables: tuple[tuple[str, float, float], ...]  #: names and public bounds; kept sorted by name
+    variables: tuple[tuple[str, float, float], ...]  #: names and public bounds; sorted by name
     operators: tuple[str, ...] = ("&", "|", "U", "F", "G")  #: of ``& | U F G !``
     relations: tuple[str, ...] = ("<=", ">=")  #: which of ``<= >= =``
-    most_operators: int = 4  #: most operators of one rule
-    horizon: int = 1  #: largest step in an interval
+    most_operators: int = 4  #: maximum operators of one rule
+    horizon: int = 1  #: maximum step in an interval
 
     def __post_init__(self) -> None:
         if not self.variables or not self.relations:
@@ -76,7 +76,7 @@ class Grammar:
         most_operators: int = 4,
         horizon: int = 1,
     ) -> Grammar:
-        """The grammar over a schema's features."""
+        """Return the grammar over a schema's features."""
         variables = tuple((c.name, float(c.bounds[0]), float(c.bounds[1])) for c in schema.features)
         return cls(variables, tuple(operators), tuple(relations), most_operators, horizon)
 
@@ -101,15 +101,15 @@ class Grammar:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the grammar: two ends that agree on it number the symbols alike."""
+        """SHA-256 of the grammar; equal digests mean equal numbers of symbols."""
         return wire.digest(wire.encode(self))
 
     def operator(self, symbol: int) -> str:
-        """The operator that a symbol stands for, or the empty text for an atom."""
+        """Return a symbol's operator, or the empty string for an atom."""
         return "" if symbol <= self.atoms else self._used[symbol - self.atoms - 1]
 
     def arity(self, symbol: int) -> int:
-        """How many parts follow a symbol."""
+        """Return the number of parts after a symbol."""
         return _ARITY.get(self.operator(symbol), 0)
 
     # --- between formulas and symbols ----------------------------------------------------------
@@ -122,7 +122,7 @@ class Grammar:
         return {symbol: number for number, symbol in enumerate([*atoms, *signs], start=1)}
 
     def structure(self, rule: Formula) -> Symbols:
-        """The structure of a canonical rule (RuleError: outside the grammar; shows no parameter)."""
+        """Return the structure of a canonical rule (RuleError: outside the grammar; without parameters)."""
         try:
             structure = tuple(self._numbers[symbol] for symbol in canonical.symbols(rule))
         except KeyError:
@@ -136,7 +136,7 @@ class Grammar:
         return structure
 
     def formula(self, template: Symbols, parameters: Sequence[float] = ()) -> Formula:
-        """The formula of a template: open parts become holes, parameters are filled in if given."""
+        """Return the formula of a template, with holes for open parts, and parameters if given."""
         self.check(template)
         return self._read(iter(template), iter(parameters))
 
@@ -159,12 +159,12 @@ class Grammar:
         return Connective(operator, *parts)
 
     def atom(self, symbol: int) -> tuple[str, str]:
-        """Variable and relation of a terminal symbol."""
+        """Return variable and relation of a terminal symbol."""
         variable, relation = divmod(symbol - 1, len(self.relations))
         return self.names[variable], [r for r in RELATIONS if r in self.relations][relation]
 
     def ranges(self, structure: Symbols) -> list[tuple[float, float]]:
-        """The public range of each parameter, in preorder: steps 0 to horizon, or the bounds."""
+        """Return the public range of each parameter, in preorder: steps 0 to horizon, or the bounds."""
         ranges: list[tuple[float, float]] = []
         for symbol in structure:
             if symbol <= self.atoms:
@@ -176,14 +176,14 @@ class Grammar:
     # --- templates -----------------------------------------------------------------------------
 
     def check(self, template: Symbols) -> None:
-        """Hold a template to one formula of the grammar's symbols (RuleError)."""
+        """Check that a template is a prefix of one formula of the grammar (else RuleError)."""
         if not all(1 <= symbol <= self.size for symbol in template):
             raise RuleError("a template names a symbol outside the grammar")
         if any(self.open(template[:length]) <= 0 for length in range(len(template))):
             raise RuleError("a template goes on after its formula is complete")
 
     def open(self, template: Symbols) -> int:
-        """Number of open parts; zero for a complete structure."""
+        """Return the number of open parts; zero for a complete structure."""
         return 1 + sum(self.arity(symbol) - 1 for symbol in template)
 
     def complete(self, template: Symbols) -> bool:
@@ -195,7 +195,7 @@ class Grammar:
         return self.open(template) == 0
 
     def continuations(self, template: Symbols) -> list[Symbols]:
-        """The templates with one more symbol that some canonical rule of the grammar matches."""
+        """Return the templates with one more symbol that some canonical rule of the grammar matches."""
         slots = self._slots(template)
         symbols = range(1, self.size + 1) if slots else ()
         following = [(*template, s) for s in symbols if self._allowed(s, slots[-1])]
@@ -213,7 +213,7 @@ class Grammar:
         return found
 
     def _fits(self, template: Symbols) -> bool:
-        """Whether the operators so far, and those that open parts need, are few enough."""
+        """Whether the operators so far, and those that open parts require, are within the limit."""
         needed = sum(slot.least > self.atoms or slot.negated for slot in self._slots(template))
         return needed + sum(symbol > self.atoms for symbol in template) <= self.most_operators
 
@@ -227,7 +227,7 @@ class Grammar:
         return symbol >= slot.least or operator == slot.chain != ""
 
     def _slots(self, template: Symbols) -> list[_Slot]:
-        """The open parts of a template with their constraints; the next to be filled is last."""
+        """Return a template's open parts with their constraints; the next to be filled is last."""
         slots = [_Slot()]
         for symbol in template:
             slot = slots.pop()
@@ -245,7 +245,7 @@ class Grammar:
 
 @dataclass
 class _Slot:
-    """An open part: canonical operands are sorted, and a left operand is no chain of its own."""
+    """An open part: canonical operands are sorted, and a left operand is not a chain itself."""
 
     banned: str = ""
     chain: str = ""

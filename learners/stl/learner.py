@@ -1,7 +1,7 @@
 """A client's own rule learner: genetic search over structures (Nenzi et al. 2018, Section 4).
 
-The parameters of each are tuned by Bayesian optimisation, as in the paper, or by a quicker local
-search. Nothing here is private and nothing leaves: the rules are the client's records.
+The parameters of each are tuned by Bayesian optimisation, as in the paper, or by a faster local
+search. Nothing here is private and nothing is released: the rules are the client's records.
 """
 
 from collections.abc import Callable
@@ -32,14 +32,14 @@ from privfed.learners.stl.formula import (
 )
 from privfed.learners.stl.grammar import Grammar
 
-_QUANTILES = np.linspace(0.05, 0.95, 19)  #: Of a variable, which thresholds may take
-_MAX_ROBUSTNESS = 1e6  #: Clips where an interval lies beyond a trajectory's end
+_QUANTILES = np.linspace(0.05, 0.95, 19)  #: Quantiles of a variable that thresholds may take
+_MAX_ROBUSTNESS = 1e6  #: Clips robustness of intervals beyond a trajectory's end
 _INTERVALS = 6  #: Intervals tried for each temporal operator of a rule, in one sweep
 
 
 @dataclass(frozen=True)
 class ScoredRule:
-    """A rule, and how well it separates the classes."""
+    """A rule, and its score for separating the classes."""
 
     rule: Formula
     score: float
@@ -50,12 +50,12 @@ class GeneticRules:
     """Genetic search for rules that hold on the positive class and fail on the negative one."""
 
     grammar: Grammar  #: which rules there can be
-    rules: int = 10  #: most rules to return, of different structures
+    rules: int = 10  #: maximum rules to return, of distinct structures
     least: float = 0.5  #: score: balanced accuracy (-1 to 1) + .1 gap - .01 operators
     population: int = 24  #: structures in each generation
-    generations: int = 6  #: how often the population is renewed
+    generations: int = 6  #: number of generations
     sweeps: int = 1  #: passes of the local search over a rule's parameters
-    seed: int = 0  #: repeats a search exactly
+    seed: int = 0  #: seed of the search
     tuning: Literal["local", "bayesian"] = "local"  #: of parameters; GP-UCB is ten times slower
     evaluations: int = 20  #: of a structure, by Bayesian optimisation
 
@@ -73,7 +73,7 @@ class GeneticRules:
             )
 
     def learn(self, signals: np.ndarray, labels: np.ndarray) -> list[ScoredRule]:
-        """Learn canonical rules, best first; none if a class is missing or nothing separates them.
+        """Return canonical rules, best first; empty if a class is missing or nothing separates them.
 
         Trajectories have the shape (samples, steps, variables in the grammar's order), labels (true
         for the positive class) the shape (samples,). InputError: either is malformed.
@@ -96,10 +96,10 @@ class _Search:
         self._columns = {name: index for index, name in enumerate(self._grammar.names)}
         self._levels = np.quantile(signals.reshape(-1, signals.shape[2]), _QUANTILES, axis=0)
         self._best: dict[tuple[int, ...], ScoredRule] = {}
-        self._scores: dict[Formula, float] = {}  # a search comes back to what it has tried
+        self._scores: dict[Formula, float] = {}  # a search revisits structures
 
     def run(self) -> list[ScoredRule]:
-        """Evolve the population; its best formulas that are good enough, the best first."""
+        """Evolve the population, and return its sufficiently good formulas, best first."""
         settings, depth = self._settings, min(2, self._grammar.most_operators)
         alive = [self._tuned(self._random(depth)) for _ in range(settings.population)]
         for _ in range(settings.generations):
@@ -139,7 +139,7 @@ class _Search:
         return options[int(self._rng.integers(len(options)))]
 
     def _child(self, alive: list[ScoredRule]) -> Formula:
-        """Crossover of two winners of small tournaments, or a mutation of one."""
+        """Return a crossover of two winners of small tournaments, or a mutation of one."""
         most, mother = self._grammar.most_operators, self._winner(alive)
         crosses = self._rng.random() < 0.6
         new = self._part(self._winner(alive)) if crosses else self._random(min(1, most))
@@ -168,7 +168,7 @@ class _Search:
     # --- parameters ----------------------------------------------------------------------------
 
     def _tuned(self, formula: Formula) -> ScoredRule:
-        """Tune the parameters, then take the canonical form; remembers the best by structure."""
+        """Tune the parameters, and return the canonical form; the best by structure is cached."""
         bayesian = self._settings.tuning == "bayesian"
         tuned = self._optimised(formula) if bayesian else self._searched(formula)
         best = ScoredRule(canonical(tuned.rule), tuned.score)
@@ -179,7 +179,7 @@ class _Search:
         return best
 
     def _searched(self, formula: Formula) -> ScoredRule:
-        """Local search: one part after the other."""
+        """Tune by local search, one part after the other."""
         best = ScoredRule(formula, self._score(formula))
         for _ in range(self._settings.sweeps):
             for path in paths(best.rule):
@@ -197,7 +197,7 @@ class _Search:
         return ScoredRule(self._at(formula, point), score)
 
     def _coordinates(self, formula: Formula) -> list[float]:
-        """The parameters in preorder as points of [0, 1]: ranks of thresholds, fractions of steps."""
+        """Return the parameters in preorder, scaled to [0, 1]: ranks of thresholds, fractions of steps."""
         local: list[float] = []
         if isinstance(formula, Atom) and formula.threshold is not None:
             levels = self._levels[:, self._columns[formula.variable]]
@@ -232,7 +232,7 @@ class _Search:
         return best
 
     def _variants(self, part: Formula) -> list[Formula]:
-        """The part with other thresholds (some quantiles) or with other, random intervals."""
+        """Return the part with other thresholds (some quantiles) or other random intervals."""
         if isinstance(part, Atom):
             levels = self._levels[::3, self._columns[part.variable]].tolist()
             return [replace(part, threshold=level) for level in levels]
@@ -241,7 +241,7 @@ class _Search:
         return []
 
     def _score(self, formula: Formula) -> float:
-        """The discrimination function of Nenzi et al. 2018, equation 3, plus balanced accuracy."""
+        """Return the discrimination function of Nenzi et al. 2018, equation 3, plus balanced accuracy."""
         if formula in self._scores:
             return self._scores[formula]
         values = trace(formula, self._signals, self._columns)[:, 0]
@@ -258,8 +258,10 @@ class _Search:
 # --- Bayesian optimisation of a rule's parameters: GP-UCB (Srinivas et al. 2010; Nenzi et al. 2018)
 
 _FIRST, _CANDIDATES = 6, 256  #: Points drawn before the first fit; candidates of each step
-_WIDTH = 2.0  #: Posterior deviations above the mean; the theory's grow with the steps and are wider
-_LENGTH = 0.3  #: How far points of the unit cube resemble one another
+_WIDTH = (
+    2.0  #: Posterior standard deviations above the mean; in theory more, and growing with the steps
+)
+_LENGTH = 0.3  #: Length scale of the kernel in the unit cube
 
 
 def maximised(
@@ -269,9 +271,9 @@ def maximised(
     evaluations: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
-    """Maximise a costly function of points in the unit cube, shape (dimensions,), from a first one.
+    """Maximise an expensive function on the unit cube, shape (dimensions,), from a start point.
 
-    Returns the best point of so many evaluations, and the value there.
+    Returns the best point of ``evaluations``, and its value.
     """
     points, values = [start], [objective(start)]
     for step in range(1, evaluations):
@@ -283,7 +285,7 @@ def maximised(
 
 
 def _next(points: list[np.ndarray], values: list[float], rng: np.random.Generator) -> np.ndarray:
-    """The candidate with the largest upper confidence bound."""
+    """Return the candidate with the largest upper confidence bound."""
     size = len(points[0])
     near = points[int(np.argmax(values))] + rng.normal(0, 0.1, (_CANDIDATES // 2, size))
     candidates = np.concatenate([rng.random((_CANDIDATES // 2, size)), np.clip(near, 0, 1)])

@@ -19,7 +19,7 @@ from privfed.learners.stl.formula import (
     Until,
 )
 
-MAX_SYMBOLS, MAX_DEPTH = 1000, 60  #: Longest text of one rule, in symbols, and deepest nesting
+MAX_SYMBOLS, MAX_DEPTH = 1000, 60  #: Maximum length of one rule, in symbols, and maximum nesting
 _SYMBOL = re.compile(
     r"\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<sign>->|<=|>=|==|[<>=!&|()\[\],?]))"
@@ -28,7 +28,7 @@ _RELATIONS = {"<=": "<=", "<": "<=", ">=": ">=", ">": ">=", "=": "=", "==": "=",
 
 
 def parse(text: str) -> Formula:
-    """Read one formula or template (RuleError: outside the grammar; says at which column).
+    """Parse one formula or template (RuleError: outside the grammar, with the column).
 
     Strict inequalities are read as weak ones: over real values they have the same robustness.
     """
@@ -54,14 +54,14 @@ class _Reader:
         self._next = 0
 
     def implication(self, depth: int) -> Formula:
-        """Read what binds least: ``a -> b``, from the right."""
+        """Parse the lowest precedence: ``a -> b``, right-associative."""
         left = self._chain(depth, ("|", "&"))
         if not self._take("->"):
             return left
         return Connective("->", left, self.implication(self._deeper(depth)))
 
     def _chain(self, depth: int, signs: tuple[str, ...]) -> Formula:
-        """Left-associative connectives, loosest sign first."""
+        """Parse left-associative connectives, lowest precedence first."""
         if not signs:
             return self._until(depth)
         left = self._chain(depth, signs[1:])
@@ -90,7 +90,7 @@ class _Reader:
         return self._atom() if self._compares() or not self._take(ANY) else Hole()
 
     def _compares(self) -> bool:
-        """Whether a relation comes next but one, which makes an open part a variable."""
+        """Whether the token after next is a relation, so that an open part is a variable."""
         following = self._symbols[self._next + 1 : self._next + 2]
         return [symbol in _RELATIONS for _, symbol, _ in following] == [True]
 
@@ -115,7 +115,7 @@ class _Reader:
         return float(number)
 
     def _interval(self) -> Interval | None:
-        """None where it is open, or one of its ends is: templates do not look at intervals."""
+        """Parse an interval; None if it or one of its ends is open, as templates ignore intervals."""
         self._expect("[")
         first = self._step()
         if first is None and self._take("]"):
@@ -135,7 +135,7 @@ class _Reader:
         return int(number)
 
     def _temporal(self, operator: str) -> bool:
-        """An operator's letter counts as such only before an interval."""
+        """Whether a letter is an operator, that is, before an interval."""
         here = self._symbols[self._next : self._next + 2]
         found = [symbol for _, symbol, _ in here] == [operator, "["]
         self._next += found
@@ -156,7 +156,7 @@ class _Reader:
             raise RuleError(f"column {self._peek()[2]}: expected {sign!r}")
 
     def end(self) -> None:
-        """Hold the text to one formula."""
+        """Check that the text has ended."""
         if self._next < len(self._symbols):
             raise RuleError(f"column {self._peek()[2]}: expected the end of the rule")
 

@@ -1,4 +1,4 @@
-"""Rule files: one formula a line; empty lines and lines that begin with ``#`` are skipped."""
+"""Rule files: one formula per line; empty lines and lines that start with ``#`` are skipped."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +13,7 @@ ENDINGS = (".stl", ".txt")  #: Ends of rule files' names
 
 
 def read_rules(path: str | Path, grammar: Grammar) -> list[Formula]:
-    """Read a client's rules in canonical form; a RuleError names the line and shows nothing of it."""
+    """Read a client's rules in canonical form (RuleError: names the line, without its text)."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -38,19 +38,19 @@ def parse_rules(lines: Iterable[str], grammar: Grammar, where: str = "rules") ->
 
 
 def check_parameters(rule: Formula) -> None:
-    """Hold a client's rule to be complete: no open threshold or interval."""
+    """Check that a client's rule has no open threshold or interval."""
     if "?" in show(rule):
         raise RuleError("a client's rule must be complete, without '?'")
 
 
 def write_rules(path: str | Path, rules: Iterable[Formula]) -> None:
-    """Write rules so that :func:`read_rules` gives them back exactly."""
+    """Write rules so that :func:`read_rules` restores them exactly."""
     text = "".join(f"{show(rule)}\n" for rule in rules)
     Path(path).write_text(text, encoding="utf-8")
 
 
 def rule_files(folder: Path) -> list[Path]:
-    """One file for each individual in a folder, by name (InputError: no such file, or two of one)."""
+    """Return a folder's files, one per individual, by name (InputError: none, or two of one)."""
     if not folder.is_dir():
         raise InputError(f"folder {folder}: there is none; name a folder of rule files")
     files = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)

@@ -10,8 +10,8 @@ from privfed.errors import LedgerError
 from privfed.exchange.messages import Head, Reason
 from privfed.ledger.store import Entry, Store
 
-#: Number of refusals of one study for one reason that have a row each; afterwards a row covers several, once they are
-#: this fraction of all, and when the ledger is closed.
+#: Number of refusals of one study for one reason that have a row each; afterwards a row covers several, once they are 1
+#: / PARTS of all, and when the ledger is closed.
 EACH, PARTS = 64, 8
 
 

@@ -396,8 +396,8 @@ class Gate:
     def close_after(self, kind: str) -> None:
         """Close the gate after a protected query failed, and tell the owner.
 
-        Failing for some records only reveals whether they are present, whatever is sent instead, and no epsilon bounds
-        that. So it happens once: the reply is noise around zeros, and all later requests are refused.
+        A failure that depends on the records reveals whether they are present, whatever is sent instead, and no epsilon
+        bounds that. So it happens once: the reply is noise around zeros, and all later requests are refused.
         """
         self.breaches[kind] += 1
         with suppress(LedgerError):  # a full disk; this process stays closed
@@ -491,7 +491,7 @@ class Gate:
 
 
 def _raised(error: Exception) -> str:
-    """What a plugin did wrong before a record was read, for the owner: an error's text is whoever asked's."""
+    """Describe a plugin's error before any record was read, for the owner, without text chosen by the server."""
     return f"the plugin raises {type(error).__name__}"
 
 

@@ -496,7 +496,7 @@ _IN_USE: dict[str, type[Law]] = {}
 
 
 def in_use(law: Law) -> None:
-    """Read what this law is told of in this process as noise of it, where no law of its name is installed."""
+    """Let this process read noise under this law's name as its own, if no law of that name is installed."""
     if _IN_USE.get(law.name) is not type(law):
         _IN_USE[law.name] = type(law)
         law_of.cache_clear()
