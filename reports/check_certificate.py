@@ -142,10 +142,10 @@ def faults(
         yield f"it is no {FORMAT!r}"
         return
     if key is None:
-        yield "no public key was given, so that anybody may have written it; write --key officer.pub"
+        yield "no public key was given, so anybody may have written it; write --key officer.pub"
     elif not _signed(plain, key):
         changed = "it was changed, or is not signed by this key"
-        yield changed if plain.get("signature") else "nobody signed it"
+        yield changed if plain.get("signature") else "it is not signed"
     if digest(model) != plain["model"]["sha256"]:
         yield "the model is another file than the certificate's"
     if thresholds is not None and digest(thresholds) != plain["thresholds_sha256"]:

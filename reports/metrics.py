@@ -83,7 +83,7 @@ class MetricValue:
 
 def judged_by(metrics: Mapping[str, Any]) -> str:
     """By what a simulation's scores were measured; a search predicts for nobody who was held out."""
-    return "on records held out" if "held_out" in metrics else "against the truth"
+    return "on held-out records" if "held_out" in metrics else "against the truth"
 
 
 def scores(metrics: Mapping[str, Any]) -> tuple[MetricValue, ...]:

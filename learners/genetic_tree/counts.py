@@ -19,7 +19,7 @@ MOST_BINS = 4096  #: Maximum bins of a feature, and of a numeric target
 
 @dataclass(frozen=True, eq=False)
 class ColumnCounts(Query):
-    """How the records lie in each column, by bin (the target's column among them, if asked for).
+    """Counts of records by bin of each column (the target's column among them, if asked for).
 
     Sensitivity: a record is in exactly one bin of each column, so with p columns L1 = p and squared
     L2 = p. Replacing a record changes two bins of each by one: 2 p and 2 p.
@@ -49,7 +49,7 @@ class ColumnCounts(Query):
 
 
 class TargetCells(ColumnCounts):
-    """How the records lie in a numeric target, by bin. :class:`ColumnCounts` with p = 1, of its own budget."""
+    """Counts of records by bin of a numeric target. :class:`ColumnCounts` with p = 1, of its own budget."""
 
     kind: ClassVar[str] = "genetic_tree.target"
 

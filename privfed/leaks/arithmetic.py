@@ -24,7 +24,7 @@ PAIRS, TRIPLES = 300, 60
 #: Most numbers of which neighbours are subtracted, of all arrays; most arrays, and pairs of arrays of one shape.
 LONG, BLOCKS, ARRAYS = 5_000_000, 2000, 300
 _EPSILON = float(np.finfo(float).eps)
-_MEND = "what left can be combined; release each statistic once, with noise, over the same records"
+_MEND = "released numbers can be combined; release each statistic once, with noise, over the same records"
 
 
 @dataclass(frozen=True, eq=False)

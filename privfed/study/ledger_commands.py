@@ -320,7 +320,7 @@ def not_installed(ledger: Ledger) -> str:
     name = (ledger.terms or {}).get("accountant")
     if name is None or installed_accountant(name) is not None:
         return ""
-    return f"accountant {name!r} is not installed here, and says alone what its sums prove: install its package"
+    return f"accountant {name!r} is not installed here, and only it can state what its sums prove: install its package"
 
 
 def _shares(
@@ -364,7 +364,7 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
         told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
     elif cells:
         told = (
-            f"none of {int(found.of or 0)} tests convicts it; they find Gaussian noise too narrow by a factor of "
+            f"none of {int(found.of or 0)} tests convicts it; they would find Gaussian noise too narrow by a factor of "
             f"{detail['narrower gaussian found with chance .8']:.3g}, or Laplace noise by "
             f"{detail['narrower laplace found with chance .8']:.3g}, with probability .8"
         )

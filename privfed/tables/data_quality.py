@@ -66,7 +66,7 @@ class DataQuality:
         if self.duplicates:
             told.append(
                 f"{self.duplicates} of {self.records} records repeat an earlier one in every column; "
-                "check that no person stands there twice"
+                "check that no person is listed twice"
             )
         return told
 

@@ -80,7 +80,7 @@ def test_a_logarithm_is_advised_where_there_is_one(low: float) -> None:
     learner = RuleFitRegressor()
     learner.schema_ = Schema(NUMERIC.features, Column("days", "number", low, 400))
     learner.target_limits_ = 1.0, 4.0
-    with pytest.warns(Note, match="score within the limits and beyond them apart") as told:
+    with pytest.warns(Note, match="score records within and beyond the limits separately") as told:
         learner._note_limits()
     assert ("logarithm" in str(told[0].message)) == (low > 0)
 

@@ -243,7 +243,7 @@ def test_a_models_page_says_the_worst_that_was_found_and_who_did_not_look(
         (
             "one",
             DecisionTreeClassifier(min_samples_leaf=36).fit(x, y),
-            "anything</b>, and 2 of 5 did not look",
+            "anything</b>, and 2 of 5 could not be tried",
         ),
     ):
         path, out = dumped(tmp_path / f"{name}.joblib", model), tmp_path / name
