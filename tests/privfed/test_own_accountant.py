@@ -219,7 +219,7 @@ def test_a_price_names_the_component_that_it_exceeds() -> None:
     told = priced(price([Planned(ASKED, 1)], SCHEMA, policy(PureAndRho(), "1.5")), [NORTH])
     assert "at most epsilon 1.5 at delta 1e-05, of a budget of epsilon 2" in told
     assert "OVER the budget's rho: queries will be refused" in told
-    assert "(of its rho 881 % is asked, 100 % remains)" in told
+    assert "(it needs 881 % of the budget's rho, and 100 % remains)" in told
 
 
 def test_a_rho_has_no_epsilon_at_delta_zero() -> None:

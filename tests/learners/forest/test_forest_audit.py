@@ -82,8 +82,11 @@ class HalvedLeafCounts(BasisLeafCounts):
 
 
 @pytest.mark.parametrize("faulty", [HalvedGradient, HalvedLeafCounts])
-def test_half_a_sensitivity_is_convicted(faulty: type[Query]) -> None:
-    """By a canary that moves the answer further than was charged for."""
+def test_half_a_sensitivity_is_convicted(
+    faulty: type[Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a canary that moves the answer further than was charged for; as if the fault were installed."""
+    monkeypatch.setattr("privfed.questions.plugins.taken", lambda *_: False)
 
     class Faulty(FedForestClassifier):
         queries = tuple(

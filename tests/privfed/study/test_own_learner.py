@@ -156,7 +156,7 @@ def test_a_model_that_does_not_follow_from_what_left_is_told(
 
     def reading(self: Middle, federation: Any) -> Middle:
         fit(self, federation)
-        around = getattr(getattr(federation, "_inner", None), "gates", {})
+        around = getattr(federation, "gates", {})
         for gate in around.values():
             self.middle_ = float(gate._view.records.target.mean())
         return self
