@@ -30,7 +30,7 @@ import pandas as pd
 from result_rows import arguments, write_rows
 from results_page import TABLES
 
-from privfed import LocalDisclosure
+from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleFitClassifier
 from privfed.privacy.noise import SecureNoise
 from privfed.study.papers.simulations import SCHEMA, draw, split
@@ -68,9 +68,12 @@ def fit(learner: str, policy: str, rows: int, clients: int) -> Cost:
     frame = split(draw(2, rows, np.random.default_rng(SEED)), (1 / clients,) * clients)
     kind = LEARNERS[learner]
     own = kind() if learner == "fuzzy tree" else kind(random_state=SEED)
-    allowed = own.published() if policy == "published" else own.private(1, "1e-5", schema=SCHEMA)
+    schema = SCHEMA
+    if learner == "fuzzy tree":  # a regressor: the class as a share
+        schema = Schema(SCHEMA.features, Column("y", "number", 0, 1))
+    allowed = own.published() if policy == "published" else own.private(1, "1e-5", schema=schema)
     gates = LocalDisclosure.from_frame(
-        frame, "y", client="client", schema=SCHEMA, policy=allowed, queries=kind.queries
+        frame, "y", client="client", schema=schema, policy=allowed, queries=kind.queries
     )
     drawn = _watched()
     before, start = _most(), time.process_time()
