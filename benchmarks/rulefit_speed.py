@@ -169,13 +169,12 @@ def lines(fits: Fits, quick: bool) -> Iterator[Line]:
         return
     yield from memory(fits, "RuleFit", "private", 200_000, bound)
     yield from memory(fits, "RuleFit", "published", 200_000, bound)
-    yield from memory(fits, "fuzzy tree", "published", 1_000_000)
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--kept", type=Path, default=Path("costs"), help="a folder for what single fits cost"
+        "--kept", type=Path, default=Path("costs"), help="a folder for costs of single fits"
     )
     parser.add_argument("--quick", action="store_true", help="leave the large tables out")
     parser.add_argument("--out", type=Path, default=TABLES / "rulefit_speed.csv")
