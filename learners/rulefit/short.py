@@ -119,12 +119,14 @@ class _Shortening:
         lines = np.flatnonzero(
             self.fitted.basis.linear.any() & np.array(numeric) & (varied >= least)
         )
-        columns = np.column_stack([held, every[:, lines]])
+        columns = [*held.T, *every[:, lines].T]
         signs = np.concatenate([self._signs(boxes), self.monotonic[lines]])
         order = self._chosen(columns, signs, max_terms)
         order.sort(key=lambda own: max(own, len(boxes) - 1))  # lines in their order, after rules
         while True:  # terms with a wrong sign are removed
-            design = columns[:, order].astype(float)
+            design = np.empty((len(self.mass), len(order)), order="F")
+            for place, own in enumerate(order):
+                design[:, place] = columns[own]
             weights, influence = self._refitted(design)
             right = signs[order] * weights[1:] >= 0
             if right.all():
@@ -218,7 +220,7 @@ class _Shortening:
         return found
 
     def _boxes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return distinct boxes of sufficient support, and records' membership: shape (records, boxes), float32."""
+        """Return distinct boxes of sufficient support, and records' membership: shape (records, boxes), bool."""
         boxes = [self._steps()]
         if not self.stable:
             boxes += self._grown()
@@ -231,7 +233,8 @@ class _Shortening:
             used = np.flatnonzero((every[:, j, 0] > 0) | (every[:, j, 1] < self.sizes[j]))
             low, high = every[used, j, 0, None], every[used, j, 1, None]
             held[used] &= (own >= low) & (own < high)
-        support = held @ self.mass / self.mass.sum()
+        parts = np.split(held, range(256, len(held), 256))  # each is in 64 bits for a moment
+        support = np.concatenate([part @ self.mass for part in parts]) / self.mass.sum()
         least = SETTINGS.min_support
         kept = np.flatnonzero((support >= least) & (support <= 1 - least))
         # a rule and its complement are one term; the simpler box is kept
@@ -239,7 +242,7 @@ class _Shortening:
         packed = np.packbits(held[kept] ^ held[kept][:, :1], axis=1)
         _, first = np.unique(packed, axis=0, return_index=True)
         kept = kept[np.sort(first)]
-        return every[kept].astype(np.uint8), held[kept].T.astype(np.float32)
+        return every[kept].astype(np.uint8), held[kept].T
 
     def _steps(self) -> np.ndarray:
         """Return upper sides of thresholds at equal mass, and each single category."""
@@ -272,13 +275,14 @@ class _Shortening:
             found.append(boxes.astype(np.int64))
         return found
 
-    def _chosen(self, columns: np.ndarray, signs: np.ndarray, most: int) -> list[int]:
+    def _chosen(self, columns: Sequence[np.ndarray], signs: np.ndarray, most: int) -> list[int]:
         weights = self.weights / self.weights.sum()
-        centred = columns - weights @ columns
-        target = self.scores - weights @ self.scores
-        heavy = (centred * np.sqrt(weights)[:, None]).astype(np.float32)
+        root, target = np.sqrt(weights), self.scores - weights @ self.scores
+        heavy = np.empty((len(weights), len(columns)), np.float32)
+        for j, column in enumerate(columns):  # one by one: the whole in 64 bits takes 200 MB more
+            heavy[:, j] = (column - weights @ column) * root
         gram = (heavy.T @ heavy).astype(float)
-        moment = np.asarray(heavy.T @ (target * np.sqrt(weights)), float)
+        moment = np.asarray(heavy.T @ (target * root), float)
         own = float(weights @ target**2)
         negligible = SETTINGS.negligible[0 if self.logistic else 1]
         enough = min(SETTINGS.enough * self.variance, max(SETTINGS.left * own, negligible))
