@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from privfed import LocalDisclosure
-from privfed.audits.replay import audit_replay
+from privfed.audits.replay import alike, audit_replay
 from privfed.cli import BAD_INPUT, BREACH, FAULT, FINE, status
 from privfed.extend import (
     Budget,
@@ -244,3 +244,17 @@ def test_an_internal_error_names_the_plugin_and_the_line(
     said = capsys.readouterr().err
     assert "error in the plugin own 1.2: plan, line " in said
     assert "of test_own_learner.py (KeyError)" in said and "41.7" not in said
+
+
+def test_rounding_errors_convict_no_learner() -> None:
+    """Sums of several threads, or of another processor's, differ in their last bits; other values and forms are others."""
+    model = {"of": [1.5, {"at": 0.1 + 0.2, "n": 3}], "name": "a"}
+    assert alike(model, {"of": [1.5, {"at": 0.3, "n": 3}], "name": "a"})
+    for other in (
+        {"of": [1.5, {"at": 0.30001, "n": 3}], "name": "a"},
+        {"of": [1.5, {"at": 0.3, "n": 4}], "name": "a"},
+        {"of": [1.5], "name": "a"},
+        {"of": [1.5, {"at": 0.3, "n": 3}], "name": "b"},
+        {"of": [1.5, {"at": 0.3}], "name": "a"},
+    ):
+        assert not alike(model, other)
