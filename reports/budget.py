@@ -150,7 +150,7 @@ class PolicyReport:
         """What the guarantee rests on beside what is derived, in words; or nothing."""
         names = {name for client in self.clients for name in client.basis}
         basis, masked = basis_in_words(names), self.account.policy.masked
-        return basis + masked.told(self.unmasked) if masked and is_masked(names) else basis
+        return basis + masked.in_words(self.unmasked) if masked and is_masked(names) else basis
 
     @property
     def unmasked(self) -> Fraction | None:

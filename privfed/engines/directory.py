@@ -35,10 +35,10 @@ class Directory(Carrier, Generic[Node]):
         for client in set(batches) - set(self._found):
             self.missed(client)
         to = {self._found[client]: client for client in batches if client in self._found}
-        asked = {client: _id(batches[client]) for client in to.values()}
+        expected_ids = {client: _id(batches[client]) for client in to.values()}
         received: dict[str, bytes] = {}
         for node, data in self._send({n: batches[client] for n, client in to.items()}, seconds):
-            if data and node in to and _id(data) not in ("", asked[to[node]]):
+            if data and node in to and _id(data) not in ("", expected_ids[to[node]]):
                 continue  # a late reply to an earlier batch
             if data and node in to:
                 received[to[node]] = data

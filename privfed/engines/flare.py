@@ -36,8 +36,8 @@ LIFE, BEGIN = 3600.0, 120.0  #: Maximum seconds of a call at a site, and of a si
 class FlareDisclosure(RemoteDisclosure):
     """A federation on FLARE, with the owners' own names; created inside a Collab server's main function."""
 
-    def __init__(self, schema: Schema, clients: Sequence[str], /, **rest: Any) -> None:
-        super().__init__(schema, clients, sites(clients), **rest)
+    def __init__(self, schema: Schema, clients: Sequence[str], /, **options: Any) -> None:
+        super().__init__(schema, clients, sites(clients), **options)
 
 
 def sites(clients: Sequence[str], each: int = 1) -> Directory[tuple[str, int]]:
@@ -45,16 +45,16 @@ def sites(clients: Sequence[str], each: int = 1) -> Directory[tuple[str, int]]:
 
     In a simulation, ``each`` owners share a site.
     """
-    proxies = {(proxy.name, place): proxy for proxy in collab.clients for place in range(each)}
+    proxies = {(proxy.name, index): proxy for proxy in collab.clients for index in range(each)}
 
     def send(
         batches: Mapping[tuple[str, int], bytes], seconds: float
     ) -> Iterator[tuple[tuple[str, int], bytes]]:
         def one(node: tuple[str, int]) -> tuple[tuple[str, int], bytes]:
             called = proxies[node](timeout=max(seconds, 0.001), optional=True)
-            place = {} if each == 1 else {"place": node[1]}
+            index = {} if each == 1 else {"place": node[1]}
             try:
-                reply = called.ask(batch=batches[node], **place)
+                reply = called.ask(batch=batches[node], **index)
             except Exception:  # any error of the site
                 reply = b""
             return node, reply if isinstance(reply, bytes) else b""

@@ -54,16 +54,16 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """Return a result with only the released difference and headers for routing."""
-        told, left = DXO(DataKind.WEIGHT_DIFF, data={}, meta=dict(ALIKE)), Shareable()
+        filtered_dxo, remaining = DXO(DataKind.WEIGHT_DIFF, data={}, meta=dict(ALIKE)), Shareable()
         if shareable.get_return_code() == ReturnCode.OK:
             with suppress(Exception):  # it has no DXO
                 dxo = from_shareable(shareable)
                 if dxo.data_kind == DataKind.WEIGHT_DIFF and dxo.data:
-                    told = self.process_dxo(dxo, shareable, fl_ctx)
+                    filtered_dxo = self.process_dxo(dxo, shareable, fl_ctx)
         for key in ROUTING:
             if (value := shareable.get_header(key)) is not None:
-                left.set_header(key, value)
-        filtered: Shareable = told.update_shareable(left)
+                remaining.set_header(key, value)
+        filtered: Shareable = filtered_dxo.update_shareable(remaining)
         return filtered
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
@@ -75,12 +75,12 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
             update = [np.asarray(part) for part in dxo.data.values()]
             number = shareable.get_header(MetaKey.CURRENT_ROUND)
             run = _run(fl_ctx) if number is not None else _task(fl_ctx)
-            told = self._gate.answer(update, round=int(number or 0), run=run)
-            if told is not None and told.view:
-                data = {SHARE: wire.encode(told)}
+            release = self._gate.answer(update, round=int(number or 0), run=run)
+            if release is not None and release.view:
+                data = {SHARE: wire.encode(release)}
                 meta[SHAPES] = {name: list(shape) for name, shape in shapes.items()}
-            elif told is not None:
-                data = dict(zip(shapes, arrays_of(told, shapes.values()), strict=True))
+            elif release is not None:
+                data = dict(zip(shapes, arrays_of(release, shapes.values()), strict=True))
         except Exception:
             data = {}
         return DXO(DataKind.WEIGHT_DIFF, data=data, meta=meta)

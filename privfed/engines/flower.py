@@ -58,7 +58,7 @@ FIRST = 30.0
 class FlowerDisclosure(RemoteDisclosure):
     """A federation on Flower, over the ServerApp's grid, with the owners' own names."""
 
-    def __init__(self, grid: Grid, schema: Schema, clients: Sequence[str], **rest: Any) -> None:
+    def __init__(self, grid: Grid, schema: Schema, clients: Sequence[str], **options: Any) -> None:
         # also late replies: a busy node may need longer than the greeting's limit
         awaited: set[str] = set()
 
@@ -83,7 +83,7 @@ class FlowerDisclosure(RemoteDisclosure):
 
         directory = Directory(clients, nodes=nodes, send=send)
         directory.lost, directory.first_answer = LOST, FIRST
-        super().__init__(schema, clients, directory, **rest)
+        super().__init__(schema, clients, directory, **options)
 
 
 def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T]) -> T:
@@ -138,8 +138,8 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
     """
 
     def mod(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:
-        asked, content = message.metadata.message_type.partition(".")[0], RecordDict()
-        if asked == MessageType.TRAIN and len(message.content.array_records) == 1:
+        message_type, content = message.metadata.message_type.partition(".")[0], RecordDict()
+        if message_type == MessageType.TRAIN and len(message.content.array_records) == 1:
             ((name, sent),) = message.content.array_records.items()
             before = sent.to_numpy_ndarrays()
             update = _trained(before, lambda: call_next(message, context))
@@ -147,11 +147,11 @@ def guard(gate: UpdateGate) -> Callable[[Message, Context, Callable[..., Message
             rounds = (int(each["server-round"]) for each in configs if "server-round" in each)
             number, run = next(rounds, None), str(context.run_id)
             run = run if number is not None else f"{run}/{message.metadata.message_id}"
-            told = gate.answer(update, round=number or 0, run=run)
-            if told is not None and told.view:
-                content[RECORD] = ConfigRecord({SHARE: wire.encode(told)})
-            elif told is not None:
-                content[name] = _added(sent, arrays_of(told, map(np.shape, before)))
+            release = gate.answer(update, round=number or 0, run=run)
+            if release is not None and release.view:
+                content[RECORD] = ConfigRecord({SHARE: wire.encode(release)})
+            elif release is not None:
+                content[name] = _added(sent, arrays_of(release, map(np.shape, before)))
                 content["metrics"] = MetricRecord({"num-examples": 1})
         if (
             not content
@@ -175,8 +175,8 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
     ) -> Iterable[Message]:
         """Send the model, to which the mean is added."""
         self._sent = arrays
-        asked: Iterable[Message] = super().configure_train(server_round, arrays, config, grid)
-        return asked
+        messages: Iterable[Message] = super().configure_train(server_round, arrays, config, grid)
+        return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

@@ -85,8 +85,8 @@ class Journal:
         for line in self.replies:
             reply = wire.decode(line.envelope, Envelope).open()
             if isinstance(reply, Release):
-                asked = wire.decode(line.message, Request)
-                yield TranscriptEntry(line.client, asked.kind, asked.fields, reply)
+                request = wire.decode(line.message, Request)
+                yield TranscriptEntry(line.client, request.kind, request.fields, reply)
 
     def _append(self, entries: Sequence[bytes]) -> None:
         if self._file is None or not entries:
@@ -144,11 +144,11 @@ def _unreadable(path: Path | None, error: OSError | None = None) -> InputError:
 
 def _entries(data: bytes) -> tuple[list[bytes], int]:
     """Return a file's whole entries, and where they end."""
-    found, at = [], 0
-    while len(data) - at >= _SIZE:
-        size = int.from_bytes(data[at : at + _SIZE], "big")
-        if at + _SIZE + size > len(data):
+    entries, offset = [], 0
+    while len(data) - offset >= _SIZE:
+        size = int.from_bytes(data[offset : offset + _SIZE], "big")
+        if offset + _SIZE + size > len(data):
             break
-        found.append(data[at + _SIZE : at + _SIZE + size])
-        at += _SIZE + size
-    return found, at
+        entries.append(data[offset + _SIZE : offset + _SIZE + size])
+        offset += _SIZE + size
+    return entries, offset

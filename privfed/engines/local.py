@@ -108,8 +108,8 @@ class LocalDisclosure(ChannelDisclosure):
             held_out: a table of further records, for queries of a model's errors; see :class:`Gate`.
         """
         groups = _split(frame, client)
-        beside = [c for c in (client, individual) if c in frame.columns]
-        known = _known(schema, frame.drop(columns=beside), target)
+        identifiers = [c for c in (client, individual) if c in frame.columns]
+        known = _known(schema, frame.drop(columns=identifiers), target)
         policies = {name: _policy(policy, name, known) for name in groups}
         _check_public(known, policies)
         prepared = _encoded(groups, known, individual)
@@ -223,7 +223,7 @@ def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:
         raise InputError(f"column {client!r} has two clients with one name; give each its own")
     order, sizes = np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(names))
     rows = np.split(order, np.cumsum(sizes))[:-1]
-    return {name: frame.take(own) for name, own in zip(names, rows, strict=True)}
+    return {name: frame.take(row_numbers) for name, row_numbers in zip(names, rows, strict=True)}
 
 
 def _encoded(
@@ -347,9 +347,9 @@ def _unmasked(gate: Gate, total: Amount) -> dict[str, Any]:
         return {}
     delta = _stated(gate, total).delta or STATED
     fixed = gate.ledger.fixed_totals(gate.accountant)
-    most = [masked.at_most(one, gate.accountant) for one in fixed]
+    if_unmasked = [masked.at_most(amount, gate.accountant) for amount in fixed]
     alone = masked.at_most(total, gate.accountant)
-    spent = if_masks_fail(gate.accountant, alone, delta, most)
+    spent = if_masks_fail(gate.accountant, alone, delta, if_unmasked)
     return {"unmasked": float(spent)}
 
 

@@ -36,9 +36,9 @@ def engine(name: str) -> Engine:
         raise InputError(unknown("engine", name, ENGINES))
     module, attribute, extra = ENGINES[name]
     try:
-        found: Engine = getattr(import_module(module), attribute)
+        loaded: Engine = getattr(import_module(module), attribute)
     except ImportError:
         raise InputError(
             f"engine {name!r} is not installed here; install privfed[{extra}]"
         ) from None
-    return found
+    return loaded

@@ -83,10 +83,10 @@ class OwnerFile:
 
     @classmethod
     def from_dict(
-        cls, plain: Mapping[str, Any], where: str = "owner", folder: Path | None = None
+        cls, data: Mapping[str, Any], where: str = "owner", folder: Path | None = None
     ) -> OwnerFile:
         """Read plain data."""
-        made = section(plain, cls, where, InputError, examples=_EXAMPLES, without=["folder"])
+        made = section(data, cls, where, InputError, examples=_EXAMPLES, without=["folder"])
         made._check(where)
         return replace(made, folder=folder or Path())
 
@@ -102,12 +102,12 @@ class OwnerFile:
 
     def to_toml(self, path: str | Path) -> None:
         """Write the file without keys at their defaults."""
-        plain = {
+        data = {
             each.name: getattr(self, each.name)
             for each in fields(self)
             if each.name != "folder" and getattr(self, each.name) != _default(each)
         }
-        Path(path).write_text(tomli_w.dumps(plain), encoding="utf-8")
+        Path(path).write_text(tomli_w.dumps(data), encoding="utf-8")
 
     # --- masked sums ---------------------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class OwnerFile:
                 )
         adopted = with_masking_keys(policy, keys)
         assert adopted.masked is not None
-        own = MaskingKey(secret_beside(self._path(self.ledger)))
-        own.check(adopted.masked.keys, self.client)
+        masking_key = MaskingKey(secret_beside(self._path(self.ledger)))
+        masking_key.check(adopted.masked.keys, self.client)
         adopted.to_toml(path)
         agreed = {**self.agreed, "policy": adopted.digest}
         replace(self, agreed=agreed).to_toml(self.folder / "owner.toml")
@@ -206,8 +206,8 @@ class OwnerFile:
     def check_masks(self, policy: Policy) -> None:
         """Check that a policy with masked sums has all owners' keys, including this one's (else PolicyError)."""
         if policy.masked is not None:
-            own = MaskingKey(read_secret(self._path(self.ledger)))
-            own.check(policy.masked.keys, self.client)
+            masking_key = MaskingKey(read_secret(self._path(self.ledger)))
+            masking_key.check(policy.masked.keys, self.client)
 
     def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> None:
         """Check the ledger, if it was begun: its rows, known heads, owner, secret, key and policy."""
@@ -303,12 +303,12 @@ def with_masking_keys(policy: Policy, folder: Path, *, everyone: bool = True) ->
     """
     if policy.masked is None:
         return policy
-    found = {}
+    keys = {}
     for owner, known in policy.masked.keys.items():
         path = folder / f"{owner}.mask"
         if not known and (everyone or path.is_file()):
-            found[owner] = read_mask(path, owner)
-    return replace(policy, masked=policy.masked.with_keys(found))
+            keys[owner] = read_mask(path, owner)
+    return replace(policy, masked=policy.masked.with_keys(keys))
 
 
 def _default(key: Any) -> Any:

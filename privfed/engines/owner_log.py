@@ -30,8 +30,8 @@ class JsonLines(logging.Formatter):
         """Return a record as one line."""
         time = self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z")
         facts = getattr(record, "facts", {"event": record.getMessage()})
-        told = {"time": time, "level": record.levelname.lower(), **facts}
-        return msgspec.json.encode(told).decode()
+        fields = {"time": time, "level": record.levelname.lower(), **facts}
+        return msgspec.json.encode(fields).decode()
 
 
 def handler(path: Path | None = None) -> logging.Handler:
@@ -70,11 +70,11 @@ class LedgerLog:
 
     def _facts(self, entry: Entry) -> dict[str, object]:
         """Return a row's logged facts, without text chosen by the server, such as unknown kinds."""
-        told = {"event": entry.event, "row": entry.seq, "principal": entry.principal}
-        told |= {name: entry.body[name] for name in ("count", "reason") if name in entry.body}
+        fields = {"event": entry.event, "row": entry.seq, "principal": entry.principal}
+        fields |= {name: entry.body[name] for name in ("count", "reason") if name in entry.body}
         if entry.body.get("kind") in self._kinds:  # a failure's row has only its charge's number
-            told["kind"] = entry.body["kind"]
+            fields["kind"] = entry.body["kind"]
         if entry.event in ("reserved", "block"):
             loss = entry.body["loss"]
-            told["cost"] = {name: loss[name] for name in LOSS if name in loss} or "unprotected"
-        return told
+            fields["cost"] = {name: loss[name] for name in LOSS if name in loss} or "unprotected"
+        return fields

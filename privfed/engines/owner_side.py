@@ -73,7 +73,7 @@ class OwnerSide:
 
     def _envelopes(self, batch: Batch, principal: str) -> tuple[bytes, ...]:
         """Answer as many messages, in order, as fit into one batch."""
-        found: list[bytes] = []
+        envelopes: list[bytes] = []
         size, outcomes = 0, Counter[str]()
         now = self._clock()
         round = now.strftime(self._stretch) if self._stretch else ""
@@ -81,20 +81,20 @@ class OwnerSide:
             for message in batch.messages:
                 envelope = self._one(message, principal, round)
                 size += len(envelope)
-                if found and size > self._together:
+                if envelopes and size > self._together:
                     break  # recorded; a retry gets the same bytes
-                found.append(envelope)
+                envelopes.append(envelope)
                 outcomes[_outcome(envelope)] += 1
         with self._counting:
             self.outcomes.update({(principal, name): count for name, count in outcomes.items()})
         self._log.follow()
         facts = {"event": "batch", "principal": principal, "messages": len(batch.messages)}
-        told = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
         log.info(
-            *("%s: %d of %d answered: %s", principal, len(found), len(batch.messages), told),
+            *("%s: %d of %d answered: %s", principal, len(envelopes), len(batch.messages), counts),
             extra={"facts": {**facts, "answered": dict(sorted(outcomes.items()))}},
         )
-        return tuple(found)
+        return tuple(envelopes)
 
     def _one(self, message: bytes, principal: str, round: str) -> bytes:
         before = sum(self.gate.breaches.values())

@@ -68,7 +68,7 @@ class RemoteDisclosure(ChannelDisclosure):
         journal: Journal | None = None,
         together: int = TOGETHER,
         tell: Callable[[str], None] | None = None,
-        **rest: Any,
+        **options: Any,
     ) -> None:
         self._carrier = carry if isinstance(carry, Carrier) else Carrier()
         self._progress = (
@@ -78,7 +78,9 @@ class RemoteDisclosure(ChannelDisclosure):
             self._carrier.heard, self._carrier.missed = self._progress.heard, self._progress.missed
         self.journal = Journal() if journal is None else journal
         channels = {client: partial(_alone, client) for client in clients}
-        super().__init__(schema, channels, patience=patience, session=self.journal.session, **rest)
+        super().__init__(
+            schema, channels, patience=patience, session=self.journal.session, **options
+        )
         self._carry, self._together = carry, together
         self._digest, self._batches = schema_digest(schema), 0
         self._gone: set[str] = set()  # clients that missed their last deadline
@@ -97,10 +99,14 @@ class RemoteDisclosure(ChannelDisclosure):
         }
         for one in waiting.values():
             one.recall(self.journal)
-        left = [client for client, one in waiting.items() if one.left]
-        if self._progress is not None and not left:
+        unanswered = [client for client, one in waiting.items() if one.left]
+        if self._progress is not None and not unanswered:
             self._progress.recalled()
-        with nullcontext() if self._progress is None or not left else self._progress.round(left):
+        with (
+            nullcontext()
+            if self._progress is None or not unanswered
+            else self._progress.round(unanswered)
+        ):
             gone = [one for one in waiting.values() if one.left and one.client in self._gone]
             if gone:
                 self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
@@ -130,9 +136,9 @@ class RemoteDisclosure(ChannelDisclosure):
     def _insist(self, waiting: Sequence[_Waiting]) -> None:
         latest, pause = monotonic() + self._patience.deadline, self._patience.first
         lost = self._carrier.lost
-        while (left := [one for one in waiting if one.left]) and monotonic() < latest:
+        while (unanswered := [one for one in waiting if one.left]) and monotonic() < latest:
             seconds, lost = min((latest - monotonic()) / 2, lost), 2 * lost
-            if not self._try(left, max(self._patience.first, seconds)):
+            if not self._try(unanswered, max(self._patience.first, seconds)):
                 sleep(min(pause, max(0.0, latest - monotonic())))
                 pause = min(2 * pause, self._patience.longest)
 

@@ -135,7 +135,7 @@ class UpdateGate:
         *,
         clip: float,
         records: Records | None = None,
-        **rest: Any,
+        **options: Any,
     ) -> None:
         if policy.masked is not None and policy.masked.least:
             raise PolicyError("masked: a model's updates need all owners; leave least out")
@@ -148,9 +148,9 @@ class UpdateGate:
                     "training: its settings say what one record more or less costs; leave noise, rate and steps "
                     "out for another unit or relation, and write what its accountant says of that"
                 )
-        queries = (ModelUpdate, *rest.pop("queries", ()))
+        queries = (ModelUpdate, *options.pop("queries", ()))
         #: The gate, which also answers queries for rules and trees.
-        self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **rest)
+        self.gate = Gate(owner, self._records, policy, ledger, queries=queries, **options)
 
     def answer(
         self,
@@ -169,30 +169,30 @@ class UpdateGate:
         query = ModelUpdate(flat.size, self.clip, round)
         self._records.trained["update"] = flat
         try:
-            told = self.gate.answer(
+            reply = self.gate.answer(
                 Request.of(f"{run}/{round}", query, principal, round=str(round))
             ).open()
         finally:
             self._records.trained.clear()
-        return told if isinstance(told, Release) else None
+        return reply if isinstance(reply, Release) else None
 
-    def release(self, update: Sequence[np.ndarray], **asked: Any) -> list[np.ndarray] | None:
+    def release(self, update: Sequence[np.ndarray], **options: Any) -> list[np.ndarray] | None:
         """Return the released update in its shapes; see :meth:`answer` (PolicyError: it is a share)."""
-        told = self.answer(update, **asked)
-        if told is not None and told.view:
+        release = self.answer(update, **options)
+        if release is not None and release.view:
             raise PolicyError(
                 "masked: an update leaves as a share; take answer() and mean_update()"
             )
-        return None if told is None else arrays_of(told, map(np.shape, update))
+        return None if release is None else arrays_of(release, map(np.shape, update))
 
 
-def arrays_of(told: Release, shapes: Iterable[Sequence[int]]) -> list[np.ndarray]:
+def arrays_of(release: Release, shapes: Iterable[Sequence[int]]) -> list[np.ndarray]:
     """Return a released update in its shapes."""
-    values, found = np.asarray(told["update"].filled(0.0), float), []
+    values, arrays = np.asarray(release["update"].filled(0.0), float), []
     for shape in shapes:
         part, values = np.split(values, [math.prod(shape)])
-        found.append(part.reshape(shape))
-    return found
+        arrays.append(part.reshape(shape))
+    return arrays
 
 
 def mean_update(
@@ -203,12 +203,14 @@ def mean_update(
     The total has the noise of one owner's gate without masks; the mean has it divided by the number of owners.
     WireError, PolicyError: bytes that are no share, or shares whose masks do not cancel.
     """
-    told = {share.client: share for share in (wire.decode(data, Release) for data in shares)}
-    if not told or not all(share.view for share in told.values()):
+    shares_by_client = {
+        share.client: share for share in (wire.decode(data, Release) for data in shares)
+    }
+    if not shares_by_client or not all(share.view for share in shares_by_client.values()):
         return None
     try:
-        (total,) = with_totals(told).values()
+        (total,) = with_totals(shares_by_client).values()
     except NobodyAnswered:
         return None
     assert isinstance(total, Release)
-    return [each / len(told) for each in arrays_of(total, shapes)]
+    return [each / len(shares_by_client) for each in arrays_of(total, shapes)]

@@ -43,16 +43,22 @@ class AllocatedDisclosure(Disclosure):
             for query in queries:
                 shared.setdefault(query.kind, {}).setdefault(client, []).append(query)
         amounts = {
-            kind: self._amount(kind, max(map(len, own.values()))) if spend is None else spend
-            for kind, own in shared.items()
+            kind: self._amount(kind, max(map(len, client_queries.values())))
+            if spend is None
+            else spend
+            for kind, client_queries in shared.items()
         }
-        said: dict[str, dict[Place, Reply]] = {client: {} for client in questions}
-        for kind, own in shared.items():
-            for client, replies in self._inner._ask(own, amounts[kind]).items():
-                said[client] |= dict(zip(places(own[client]), replies, strict=True))
-        found = {client: [said[client][p] for p in places(q)] for client, q in questions.items()}
-        self._past += [r for each in found.values() for r in each if isinstance(r, Release)]
-        return found
+        by_place: dict[str, dict[Place, Reply]] = {client: {} for client in questions}
+        for kind, client_queries in shared.items():
+            for client, replies in self._inner._ask(client_queries, amounts[kind]).items():
+                by_place[client] |= dict(zip(places(client_queries[client]), replies, strict=True))
+        replies_by_client = {
+            client: [by_place[client][p] for p in places(q)] for client, q in questions.items()
+        }
+        self._past += [
+            r for each in replies_by_client.values() for r in each if isinstance(r, Release)
+        ]
+        return replies_by_client
 
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None

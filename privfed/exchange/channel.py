@@ -59,16 +59,16 @@ class RetryLimits:
         except UNREACHED:
             return self._again(channel, data, self.deadline - (monotonic() - began))
 
-    def _again(self, channel: Channel, data: bytes, rest: float) -> Opened | None:
+    def _again(self, channel: Channel, data: bytes, remaining: float) -> Opened | None:
         """Retry with waits for ``rest`` seconds; None without a reply."""
-        if rest <= self.first:
+        if remaining <= self.first:
             return None
         sleep(self.first)
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(UNREACHED),
             wait=tenacity.wait_exponential(2 * self.first, self.longest)
             + tenacity.wait_random(0, self.first),
-            stop=tenacity.stop_after_delay(rest - self.first),
+            stop=tenacity.stop_after_delay(remaining - self.first),
         )
         try:
             return retrying(_exchange, channel, data)
@@ -138,9 +138,9 @@ class HeadStore(MutableMapping[str, Head]):
     @staticmethod
     def _write(path: Path, heads: Mapping[str, Head]) -> None:
         """Replace the file atomically."""
-        plain = {name: [str(head), head.signature] for name, head in heads.items()}
+        data = {name: [str(head), head.signature] for name, head in heads.items()}
         partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(plain)) + b"\n")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(data)) + b"\n")
         partial.replace(path)
 
 
@@ -159,16 +159,16 @@ def _alone(folder: Path) -> Iterator[None]:
 def read_heads(path: Path) -> dict[str, Head]:
     """Read a file of heads, signed or not (else InputError)."""
     try:
-        plain: Mapping[str, Any] = msgspec.json.decode(
+        data: Mapping[str, Any] = msgspec.json.decode(
             path.read_bytes(), type=dict[str, tuple[str, str]]
         )
-        heads = {client: Head.parse(text) for client, (text, _) in plain.items()}
+        heads = {client: Head.parse(text) for client, (text, _) in data.items()}
     except (OSError, msgspec.MsgspecError, InputError):
         raise InputError(
             f"file of heads {path}: cannot be read; put it back from a copy, or ask the owners for "
             "their ledgers' heads"
         ) from None
-    return {c: Head(h.seq, h.hash, plain[c][1]) for c, h in heads.items()}
+    return {c: Head(h.seq, h.hash, data[c][1]) for c, h in heads.items()}
 
 
 class ChannelDisclosure(Disclosure):
@@ -228,14 +228,21 @@ class ChannelDisclosure(Disclosure):
         self._asking = {requests[place].id: query for place, query in different.items()}
         self._round += 1
         encoded = {place: wire.encode(request) for place, request in requests.items()}
-        asked = {client: places(queries) for client, queries in questions.items()}
+        places_by_client = {client: places(queries) for client, queries in questions.items()}
         sent = {
-            client: [self._reminding(client, requests[p]) or encoded[p] for p in own]
-            for client, own in asked.items()
+            client: [self._reminding(client, requests[p]) or encoded[p] for p in client_places]
+            for client, client_places in places_by_client.items()
         }
-        named = {client: [requests[place].id for place in own] for client, own in asked.items()}
+        named = {
+            client: [requests[place].id for place in client_places]
+            for client, client_places in places_by_client.items()
+        }
         replies = self._replies(sent, named)
-        if not any(isinstance(x, Release) and x.least for own in replies.values() for x in own):
+        if not any(
+            isinstance(x, Release) and x.least
+            for client_places in replies.values()
+            for x in client_places
+        ):
             return replies
         return with_opened(replies, self.principal, self._step, self._survivors)
 
@@ -251,10 +258,13 @@ class ChannelDisclosure(Disclosure):
             for client, brought in self._reach(sent).items()
         }
 
-    def _step(self, asked: Mapping[str, Sequence[Request]]) -> Mapping[str, Sequence[Reply]]:
+    def _step(self, requests: Mapping[str, Sequence[Request]]) -> Mapping[str, Sequence[Reply]]:
         """Send the requests that open masked sums despite dropouts."""
-        sent = {client: [wire.encode(request) for request in own] for client, own in asked.items()}
-        return self._replies(sent, {c: [request.id for request in x] for c, x in asked.items()})
+        sent = {
+            client: [wire.encode(request) for request in client_requests]
+            for client, client_requests in requests.items()
+        }
+        return self._replies(sent, {c: [request.id for request in x] for c, x in requests.items()})
 
     def _survivors(self, _id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
         """Return whose shares of a sum are added up; a hook for results that must survive a restart."""
@@ -269,13 +279,13 @@ class ChannelDisclosure(Disclosure):
         self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[Sequence[str]]:
         inquiries = [wire.encode(DryRun(self._request(query, spend))) for query in queries]
-        said = self._reach(dict.fromkeys(clients, inquiries))
-        for client, several in said.items():
-            for opened in several:
+        replies = self._reach(dict.fromkeys(clients, inquiries))
+        for client, client_replies in replies.items():
+            for opened in client_replies:
                 if opened is not None:
                     self._check_signed(client, opened)
         return [
-            [client for client in clients if _offered(said[client][number])]
+            [client for client in clients if _offered(replies[client][number])]
             for number in range(len(queries))
         ]
 
@@ -398,11 +408,11 @@ def _answers(query: Query, release: Release, schema: Schema) -> bool:
 def _formed(part: ReleasedPart, declared: Part, masked: bool) -> bool:
     """Whether a part has the form that its query declares; a masked share's grid may be finer."""
     steps = declared.grid / part.grid if part.grid > 0 else Fraction(0)
-    alike = part.type == declared.type and (steps == 1 or (masked and steps.denominator == 1))
+    same_grid = part.type == declared.type and (steps == 1 or (masked and steps.denominator == 1))
     whole = part.units.dtype.kind in "bi" or not declared.exact
     sizes = part.units.shape
     hidden = part.mask is None or (part.mask.dtype == bool and part.mask.shape == sizes)
-    return alike and declared.admits(sizes) and whole and hidden
+    return same_grid and declared.admits(sizes) and whole and hidden
 
 
 def _offered(opened: Opened | None) -> bool:

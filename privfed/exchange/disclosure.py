@@ -25,20 +25,20 @@ Place = tuple[str, int]
 def places(queries: Sequence[Query]) -> list[Place]:
     """Return identifiers of one client's queries in a round; equal ones are numbered."""
     before: Counter[str] = Counter()
-    found = []
+    result = []
     for query in queries:
-        found.append((query.digest, before[query.digest]))
+        result.append((query.digest, before[query.digest]))
         before[query.digest] += 1
-    return found
+    return result
 
 
 def distinct(questions: Mapping[str, Sequence[Query]]) -> dict[Place, Query]:
     """Return the distinct queries of a round, in order of first appearance."""
-    found: dict[Place, Query] = {}
+    queries_by_place: dict[Place, Query] = {}
     for queries in questions.values():
         for place, query in zip(places(queries), queries, strict=True):
-            found.setdefault(place, query)
-    return found
+            queries_by_place.setdefault(place, query)
+    return queries_by_place
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +91,8 @@ class Answer:
         for release in self.releases.values():
             if part in release:
                 released = release.parts[part]
-                spread = released.noise.std if released.noise else 0.0
-                squares += (spread * float(released.grid)) ** 2
+                std = released.noise.std if released.noise else 0.0
+                squares += (std * float(released.grid)) ** 2
         return float(np.sqrt(squares))
 
 
@@ -112,22 +112,33 @@ class Answers(Sequence[Answer]):
         cls, questions: Mapping[str, Sequence[Query]], replies: Mapping[str, Sequence[Reply]]
     ) -> Answers:
         """Group clients' equal queries with their replies, in order of first appearance."""
-        asked = distinct(questions)
-        said: dict[Place, dict[str, Reply]] = {place: {} for place in asked}
+        distinct_queries = distinct(questions)
+        replies_by_place: dict[Place, dict[str, Reply]] = {place: {} for place in distinct_queries}
         for client, queries in questions.items():
             for place, reply in zip(places(queries), replies[client], strict=True):
-                said[place][client] = reply
-        shared = any(getattr(reply, "view", "") for own in replies.values() for reply in own)
-        each = {place: with_totals(own) for place, own in said.items()} if shared else said
-        return cls(tuple(Answer(query, each[place]) for place, query in asked.items()))
+                replies_by_place[place][client] = reply
+        shared = any(
+            getattr(reply, "view", "")
+            for client_replies in replies.values()
+            for reply in client_replies
+        )
+        each = (
+            {
+                place: with_totals(client_replies)
+                for place, client_replies in replies_by_place.items()
+            }
+            if shared
+            else replies_by_place
+        )
+        return cls(tuple(Answer(query, each[place]) for place, query in distinct_queries.items()))
 
     def of(self, queries: Sequence[Query]) -> Answers:
         """Return the answers to some queries in their order; one that was not sent has no replies."""
-        asked = [answer.query for answer in self.answers]
-        found = dict(zip(places(asked), self.answers, strict=True))
+        queries_here = [answer.query for answer in self.answers]
+        answers_by_place = dict(zip(places(queries_here), self.answers, strict=True))
         return Answers(
             tuple(
-                found.get(place, Answer(query, {}))
+                answers_by_place.get(place, Answer(query, {}))
                 for place, query in zip(places(queries), queries, strict=True)
             )
         )
@@ -185,8 +196,8 @@ class Disclosure(ABC):
         target, size = self.schema.target, len(self.schema.features)
         predicted = "no target" if target is None else f"target {target.name}"
         features = f"{size} feature{'s' * (size != 1)}"
-        told = f"{several(self.clients, 'client')}; {features}, {predicted}"
-        return in_one_line(f"{type(self).__name__}({told})")
+        summary = f"{several(self.clients, 'client')}; {features}, {predicted}"
+        return in_one_line(f"{type(self).__name__}({summary})")
 
     @overload
     def ask(
@@ -228,8 +239,8 @@ class Disclosure(ABC):
         self, query: Query, clients: Sequence[str] | None = None, *, spend: Fraction | None = None
     ) -> tuple[str, ...]:
         """Return the clients that would answer a query now, without guarantee; nothing is read or charged."""
-        asked = self._known(self.clients if clients is None else clients)
-        return tuple(self._offers(query, asked, spend))
+        known_clients = self._known(self.clients if clients is None else clients)
+        return tuple(self._offers(query, known_clients, spend))
 
     def ask_offered(
         self, *queries: Query, clients: Sequence[str] | None = None, spend: Fraction | None = None
@@ -237,30 +248,37 @@ class Disclosure(ABC):
         """Like :meth:`ask`, but send each client only queries that it offers; answers may have no releases."""
         whom = self._known(self.clients if clients is None else clients)
         willing = [frozenset(offered) for offered in self._all_offers(queries, whom, spend)]
-        own = {
+        by_client = {
             client: [q for q, offered in zip(queries, willing, strict=True) if client in offered]
             for client in whom
         }
-        answers = self._answers({client: asked for client, asked in own.items() if asked}, spend)
+        answers = self._answers(
+            {
+                client: client_queries
+                for client, client_queries in by_client.items()
+                if client_queries
+            },
+            spend,
+        )
         return answers.of(queries)
 
     def _answers(self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None) -> Answers:
         self._known(questions)
         replies = self._ask(questions, spend) if questions else {}
-        if asked := len(distinct(questions)):
-            self.questions, self.rounds = self.questions + asked, self.rounds + 1
+        if n_distinct := len(distinct(questions)):
+            self.questions, self.rounds = self.questions + n_distinct, self.rounds + 1
             if self.progress is not None:
-                self.progress(asked)
+                self.progress(n_distinct)
         answers = Answers.grouped(questions, replies)
         self.released += len(answers.releases())
         return answers
 
     def _known(self, clients: Iterable[str]) -> list[str]:
-        asked = list(clients)
-        for client in asked:
+        names = list(clients)
+        for client in names:
             if client not in self.clients:
                 raise ValueError(unknown("client", client, self.clients))
-        return asked
+        return names
 
     def _questions(
         self,
@@ -268,13 +286,13 @@ class Disclosure(ABC):
         clients: Sequence[str] | None,
     ) -> Mapping[str, Sequence[Query]]:
         """Return each client's queries, for either form of arguments."""
-        own = [given for given in queries if isinstance(given, Mapping)]
+        mappings = [given for given in queries if isinstance(given, Mapping)]
         same = [given for given in queries if not isinstance(given, Mapping)]
-        if not own:
+        if not mappings:
             return dict.fromkeys(self.clients if clients is None else clients, same)
-        if len(own) > 1 or same or clients is not None:
+        if len(mappings) > 1 or same or clients is not None:
             raise ValueError("a mapping says whom each question is for; give it alone")
-        return own[0]
+        return mappings[0]
 
     @abstractmethod
     def _ask(
@@ -299,11 +317,11 @@ def _silence(answers: Answers) -> NobodyAnswered:
     replies = [reply for answer in answers for reply in answer.replies.values()]
     if not replies:
         return NobodyAnswered("nobody was asked")
-    said = "; ".join(sorted({getattr(reply, "text", "no reply in time") for reply in replies}))
+    reasons = "; ".join(sorted({getattr(reply, "text", "no reply in time") for reply in replies}))
     kinds = ", ".join(sorted({answer.query.kind for answer in answers}))
     refused = [reply.reason for reply in replies if isinstance(reply, Refusal)]
     return NobodyAnswered(
-        f"no client answered {kinds}: {said}", refused if len(refused) == len(replies) else ()
+        f"no client answered {kinds}: {reasons}", refused if len(refused) == len(replies) else ()
     )
 
 
@@ -387,10 +405,10 @@ class ScriptedDisclosure(DirectDisclosure):
 
     def _reply(self, client: str, query: Query) -> Reply:
         try:
-            said = self._script(client, query)
+            values = self._script(client, query)
         except KeyError:
             return Absent(client, "scripted")
-        return unprotected(client, "scripted", query, self.schema, said)
+        return unprotected(client, "scripted", query, self.schema, values)
 
 
 class ReplayDisclosure(DirectDisclosure):
@@ -404,17 +422,17 @@ class ReplayDisclosure(DirectDisclosure):
         self, schema: Schema, transcript: Transcript, clients: Sequence[str] | None = None
     ) -> None:
         self.schema = schema
-        said = (owner for e in transcript for owner in e.release.owners or (e.client,))
-        self.clients = tuple(dict.fromkeys(said if clients is None else clients))
+        owners = (owner for e in transcript for owner in e.release.owners or (e.client,))
+        self.clients = tuple(dict.fromkeys(owners if clients is None else clients))
         self._left: dict[tuple[str, str], list[Release]] = {}
         for entry in transcript:
             self._left.setdefault((entry.client, entry.release.query), []).append(entry.release)
-        own = set(self.clients)
+        known = set(self.clients)
         self._totals: dict[str, tuple[str, ...]] = {}
         for entry in transcript:
-            if entry.client not in own:  # another total of as many may have other owners
-                held = (*self._totals.get(entry.client, ()), *entry.release.owners)
-                self._totals[entry.client] = tuple(dict.fromkeys(held))
+            if entry.client not in known:  # another total of as many may have other owners
+                owners_of_total = (*self._totals.get(entry.client, ()), *entry.release.owners)
+                self._totals[entry.client] = tuple(dict.fromkeys(owners_of_total))
 
     def _answers(self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None) -> Answers:
         addressed: dict[str, list[Query]] = {}
@@ -430,8 +448,8 @@ class ReplayDisclosure(DirectDisclosure):
 
     def _total_of(self, client: str, query: Query) -> str | None:
         """Return the recorded total that includes a client's share of a masked sum."""
-        held = (name for name, owners in self._totals.items() if client in owners)
-        return next((name for name in held if self._left.get((name, query.digest))), None)
+        totals = (name for name, owners in self._totals.items() if client in owners)
+        return next((name for name in totals if self._left.get((name, query.digest))), None)
 
     def _offers(
         self, query: Query, clients: Sequence[str], spend: Fraction | None

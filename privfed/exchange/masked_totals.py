@@ -21,9 +21,9 @@ def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
         PolicyError: the owners' policies do not agree, so that the masks do not cancel.
     """
     shares = {o: r for o, r in replies.items() if isinstance(r, Release) and r.view}
-    rest = {owner: reply for owner, reply in replies.items() if owner not in shares}
+    others = {owner: reply for owner, reply in replies.items() if owner not in shares}
     if not shares:
-        return rest
+        return others
     first = next(iter(shares.values()))
     missing = [owner for owner in first.owners if owner not in shares]
     if missing or first.least:
@@ -33,7 +33,7 @@ def with_totals(replies: Mapping[str, Reply]) -> dict[str, Reply]:
             f"{', '.join(missing) or 'too few'} gave none; ask again when they can answer"
         )
     total = total_of(list(shares.values()))
-    return {total.client: total, **rest}
+    return {total.client: total, **others}
 
 
 def total_of(shares: Sequence[Release]) -> Release:
@@ -79,7 +79,7 @@ class _Opened:
 
     def __init__(self) -> None:
         self._shares: dict[str, TranscriptEntry] = {}
-        self._told: dict[str, Mapping[str, bytes]] = {}
+        self._confirmations: dict[str, Mapping[str, bytes]] = {}
         self._survivors: tuple[str, ...] = ()
         self._done = False
 
@@ -87,7 +87,7 @@ class _Opened:
         """Add an entry, and return the total's if it was the last one required, else None."""
         if entry.kind == OPENING:
             self._survivors = tuple(wire.decode(entry.fields, Opening).agreed.boxes)
-            self._told[entry.client] = entry.release.told
+            self._confirmations[entry.client] = entry.release.told
         elif entry.kind != SURVIVORS:
             self._shares[entry.client] = entry
         shares = self._whole()
@@ -104,7 +104,7 @@ class _Opened:
             return shares if first and len(shares) == len(first.owners) else {}
         if not self._survivors or not set(self._survivors) <= set(shares):
             return {}
-        return opened({owner: shares[owner] for owner in self._survivors}, self._told)
+        return opened({owner: shares[owner] for owner in self._survivors}, self._confirmations)
 
 
 def in_time(lines: Iterable[tuple[str | int, TranscriptEntry]]) -> Transcript:
@@ -112,9 +112,9 @@ def in_time(lines: Iterable[tuple[str | int, TranscriptEntry]]) -> Transcript:
 
     A query to several owners is stored once.
     """
-    asked: dict[bytes, bytes] = {}
+    fields_seen: dict[bytes, bytes] = {}
     once = (
-        (time, replace(entry, fields=asked.setdefault(entry.fields, entry.fields)))
+        (time, replace(entry, fields=fields_seen.setdefault(entry.fields, entry.fields)))
         for time, entry in lines
     )
     return summed(Transcript(tuple(entry for _, entry in sorted(once, key=lambda line: line[0]))))

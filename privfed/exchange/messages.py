@@ -118,9 +118,9 @@ class ReleasedPart:
     def values(self) -> np.ma.MaskedArray:
         """The released values, suppressed cells masked."""
         units = self.units
-        plain = units if units.dtype == bool or self.grid == 1 else units * float(self.grid)
+        data = units if units.dtype == bool or self.grid == 1 else units * float(self.grid)
         mask = np.zeros(units.shape, bool) if self.mask is None else self.mask
-        return np.ma.MaskedArray(plain, mask=mask)
+        return np.ma.MaskedArray(data, mask=mask)
 
     @property
     def visible(self) -> np.ndarray:
@@ -228,8 +228,8 @@ class Head:
     @classmethod
     def parse(cls, text: str) -> Head:
         """Read ``seq:hash``, or ``seq:hash:signature`` (InputError: the text is no head)."""
-        number, _, rest = text.strip().partition(":")
-        digest, _, signature = rest.partition(":")
+        number, _, remainder = text.strip().partition(":")
+        digest, _, signature = remainder.partition(":")
         sized = len(number) < 20 and len(digest) == 64
         if not (sized and number.isdecimal() and set(digest) <= set("0123456789abcdef")):
             raise InputError(f"{text[:100]!r} is no head; write seq:hash as it was published")

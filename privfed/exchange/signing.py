@@ -33,8 +33,8 @@ def _message(dataset: str, head: Head) -> bytes:
 
 def _sealed(dataset: str, envelope: Envelope) -> bytes:
     """Return the message that a reply's signature covers: its head, status and digest."""
-    told = f"{envelope.head}\n{envelope.status}\n{wire.digest(envelope.body)}\n{dataset}"
-    return b"privfed reply\n" + told.encode()
+    signed_text = f"{envelope.head}\n{envelope.status}\n{wire.digest(envelope.body)}\n{dataset}"
+    return b"privfed reply\n" + signed_text.encode()
 
 
 def _handed(dataset: str, public: bytes, successor: bytes) -> bytes:

@@ -72,9 +72,9 @@ def stream(key: bytes, cells: int) -> np.ndarray:
 # --- Shamir's sharing of a seed ------------------------------------------------------------------
 
 
-def split(seed: int, owners: int, least: int) -> list[bytes]:
+def split(seed: int, owners: int, threshold: int) -> list[bytes]:
     """Return shares of a seed at 1 ... owners, 32 bytes each; any ``least`` determine it, fewer reveal nothing."""
-    terms = [*(secrets.randbelow(PRIME) for _ in range(least - 1)), seed]
+    terms = [*(secrets.randbelow(PRIME) for _ in range(threshold - 1)), seed]
     return [_value(terms, x).to_bytes(32, "little") for x in range(1, owners + 1)]
 
 
@@ -93,15 +93,15 @@ def join(shares: Mapping[int, bytes]) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _weights(places: tuple[int, ...]) -> Mapping[int, int]:
-    found = {}
-    for x in places:
+def _weights(indices: tuple[int, ...]) -> Mapping[int, int]:
+    weights = {}
+    for x in indices:
         above = below = 1
-        for other in places:
+        for other in indices:
             if other != x:
                 above, below = above * other % PRIME, below * (other - x) % PRIME
-        found[x] = above * pow(below, -1, PRIME) % PRIME
-    return found
+        weights[x] = above * pow(below, -1, PRIME) % PRIME
+    return weights
 
 
 # --- the total -----------------------------------------------------------------------------------
@@ -118,38 +118,44 @@ def with_cells(parts: Mapping[str, ReleasedPart], cells: np.ndarray) -> dict[str
     names, sizes = sorted(parts), [parts[name].units.size for name in sorted(parts)]
     pieces = np.split(cells, np.cumsum(sizes)[:-1])
     return {
-        name: replace(parts[name], units=own.reshape(parts[name].units.shape))
-        for name, own in zip(names, pieces, strict=True)
+        name: replace(parts[name], units=piece.reshape(parts[name].units.shape))
+        for name, piece in zip(names, pieces, strict=True)
     }
 
 
 def opened(
-    shares: Mapping[str, Release], told: Mapping[str, Mapping[str, bytes]]
+    shares: Mapping[str, Release], confirmations: Mapping[str, Mapping[str, bytes]]
 ) -> dict[str, Release]:
     """Return the survivors' shares with only their mutual masks; empty if too little was disclosed.
 
     Args:
         shares: each survivor's share of one sum.
-        told: the last replies, by survivor: by owner, a share of her seed or a pair's key.
+        confirmations: the last replies, by survivor: by owner, a share of her seed or a pair's key.
     """
     first = next(iter(shares.values()))
     gone = [owner for owner in first.owners if owner not in shares]
-    told = {owner: said for owner, said in told.items() if set(first.owners) <= set(said)}
-    if len(told) < (len(shares) if gone else first.least) or not set(told) <= set(shares):
+    confirmations = {
+        owner: sent for owner, sent in confirmations.items() if set(first.owners) <= set(sent)
+    }
+    if len(confirmations) < (len(shares) if gone else first.least) or not set(confirmations) <= set(
+        shares
+    ):
         return {}
-    places = {owner: x for x, owner in enumerate(first.owners, 1)}
-    used = list(told)[: first.least]
-    found = {}
+    indices = {owner: x for x, owner in enumerate(first.owners, 1)}
+    used = list(confirmations)[: first.least]
+    opened_shares = {}
     for owner, share in shares.items():
-        seed = join({places[peer]: told[peer][owner] for peer in used})
+        seed = join({indices[peer]: confirmations[peer][owner] for peer in used})
         cells = cells_of(share.parts).view(np.uint64)
         cells = cells - stream(seed, cells.size)
         for peer in gone:
-            pad = stream(told[owner][peer], cells.size)
+            pad = stream(confirmations[owner][peer], cells.size)
             cells = cells - pad if owner < peer else cells + pad
         parts = with_cells(share.parts, cells.view(np.int64))
-        found[owner] = replace(share, owners=tuple(sorted(shares)), parts=parts, least=0, told={})
-    return found
+        opened_shares[owner] = replace(
+            share, owners=tuple(sorted(shares)), parts=parts, least=0, told={}
+        )
+    return opened_shares
 
 
 #: Sends each owner some requests and returns the replies, in order.
@@ -163,8 +169,8 @@ def with_opened(
 ) -> Mapping[str, Sequence[Reply]]:
     """Return the replies of one round, opening survivors' shares of sums that allow dropouts."""
     sums: dict[str, dict[str, Release]] = {}
-    for owner, own in replies.items():
-        for reply in own:
+    for owner, per_owner in replies.items():
+        for reply in per_owner:
             if isinstance(reply, Release) and reply.least and set(reply.owners) <= set(reply.told):
                 sums.setdefault(reply.view, {})[owner] = reply
     lists = {view: keep(next(iter(x.values())).request, tuple(x)) for view, x in sums.items()}
@@ -174,43 +180,45 @@ def with_opened(
     }
     agreed = {
         view: {
-            owner: Survivors(own.request, {peer: x.told[owner] for peer, x in each.items()})
-            for owner, own in each.items()
+            owner: Survivors(per_owner.request, {peer: x.told[owner] for peer, x in each.items()})
+            for owner, per_owner in each.items()
         }
         for view, each in shares.items()
         if len(each) >= next(iter(each.values())).least
     }
-    confirmed = _told(agreed, principal, send)
+    confirmed = _gathered(agreed, principal, send)
     openings = {
         view: {
-            owner: Opening(own, {peer: macs[owner] for peer, macs in confirmed[view].items()})
-            for owner, own in each.items()
+            owner: Opening(per_owner, {peer: macs[owner] for peer, macs in confirmed[view].items()})
+            for owner, per_owner in each.items()
         }
         for view, each in agreed.items()
     }
-    told = _told(openings, principal, send)
-    found = {view: opened(shares[view], said) for view, said in told.items()}
+    confirmations = _gathered(openings, principal, send)
+    opened_by_view = {view: opened(shares[view], said) for view, said in confirmations.items()}
 
     def left(owner: str, reply: Reply) -> Reply:
-        whole = found.get(getattr(reply, "view", ""))
+        whole = opened_by_view.get(getattr(reply, "view", ""))
         return whole.get(owner, Absent(owner, reply.request)) if whole else reply
 
-    return {owner: [left(owner, reply) for reply in own] for owner, own in replies.items()}
+    return {
+        owner: [left(owner, reply) for reply in per_owner] for owner, per_owner in replies.items()
+    }
 
 
-def _told(
-    asked: Mapping[str, Mapping[str, Survivors | Opening]], principal: str, send: Send
+def _gathered(
+    messages: Mapping[str, Mapping[str, Survivors | Opening]], principal: str, send: Send
 ) -> dict[str, dict[str, Mapping[str, bytes]]]:
     """Send each owner one request per sum, and return what was disclosed, by sum and owner."""
     requests: dict[str, list[Request]] = {}
     views: dict[str, list[str]] = {}
-    for view, each in asked.items():
+    for view, each in messages.items():
         for owner, step in each.items():
             requests.setdefault(owner, []).append(step.request(principal))
             views.setdefault(owner, []).append(view)
-    found: dict[str, dict[str, Mapping[str, bytes]]] = {view: {} for view in asked}
+    confirmed_by_view: dict[str, dict[str, Mapping[str, bytes]]] = {view: {} for view in messages}
     for owner, replies in send(requests).items() if requests else ():
         for view, reply in zip(views[owner], replies, strict=True):
-            if isinstance(reply, Release) and set(asked[view]) <= set(reply.told):
-                found[view][owner] = reply.told
-    return found
+            if isinstance(reply, Release) and set(messages[view]) <= set(reply.told):
+                confirmed_by_view[view][owner] = reply.told
+    return confirmed_by_view

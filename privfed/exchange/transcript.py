@@ -13,17 +13,17 @@ from privfed.questions import wire
 WIDTH, NAMED = 100, 5  #: Maximum characters of an object's text; maximum names that it lists
 
 
-def in_one_line(told: str) -> str:
+def in_one_line(text: str) -> str:
     """Shorten a text to one line of at most :data:`WIDTH` characters."""
-    line = " ".join(told.split())
+    line = " ".join(text.split())
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 4]}...)"
 
 
 def several(names: Sequence[str], what: str) -> str:
     """Format a number of objects, with the names of the first."""
     first = ", ".join(names[:NAMED])
-    rest = ", ..." if len(names) > NAMED else ""
-    return f"{len(names)} {what}{'s' * (len(names) != 1)}{': ' * bool(names)}{first}{rest}"
+    ellipsis = ", ..." if len(names) > NAMED else ""
+    return f"{len(names)} {what}{'s' * (len(names) != 1)}{': ' * bool(names)}{first}{ellipsis}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,8 @@ class TranscriptEntry:
     @property
     def query(self) -> Mapping[str, Any]:
         """The query's public values as plain data, with arrays."""
-        plain: Mapping[str, Any] = wire.decode_plain(self.fields)
-        return plain
+        data: Mapping[str, Any] = wire.decode_plain(self.fields)
+        return data
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,8 @@ class Transcript:
 
     def __repr__(self) -> str:
         kinds = Counter(entry.kind for entry in self.entries)
-        asked = ", ".join(f"{times} {kind}" for kind, times in kinds.items()) or "nothing"
-        return in_one_line(f"Transcript({several(self.clients, 'client')}; {asked})")
+        counts = ", ".join(f"{times} {kind}" for kind, times in kinds.items()) or "nothing"
+        return in_one_line(f"Transcript({several(self.clients, 'client')}; {counts})")
 
     def __iter__(self) -> Iterator[TranscriptEntry]:
         return iter(self.entries)

@@ -27,7 +27,10 @@ class UngatedDisclosure(DirectDisclosure):
         self.schema = next(iter(records.values())).schema
         #: Local effects' storage at each client.
         self.shelves: dict[str, dict[str, Any]] = {name: {} for name in records}
-        self._views = {name: View(own, self.schema, name.encode()) for name, own in records.items()}
+        self._views = {
+            name: View(client_records, self.schema, name.encode())
+            for name, client_records in records.items()
+        }
 
     @classmethod
     def from_frame(
@@ -46,9 +49,9 @@ class UngatedDisclosure(DirectDisclosure):
 
     def _reply(self, client: str, query: Query) -> Reply:
         if isinstance(query, LocalEffect):
-            own = self._views[client]
+            view = self._views[client]
             query.take_effect(
-                LocalView(own.records, own.schema, own.secret, shelf=self.shelves[client])
+                LocalView(view.records, view.schema, view.secret, shelf=self.shelves[client])
             )
         exact = query.evaluate(self._views[client])
         parts = {

@@ -34,24 +34,24 @@ class Allowances:
     @classmethod
     def of(cls, entries: Iterable[Entry], accountant: Accountant) -> Allowances | None:
         """Return the sums of a ledger's charges, or None unless they are a cohort's."""
-        found = None
+        allowances = None
         for entry in entries:
             people = people_of(entry)
             if people is None:
                 return None
-            found = found or cls(people, len(accountant.components))
-            found.follow(entry, accountant)
-        return found
+            allowances = allowances or cls(people, len(accountant.components))
+            allowances.follow(entry, accountant)
+        return allowances
 
-    def charge(self, asked: np.ndarray | slice, units: np.ndarray, study: str = "") -> None:
+    def charge(self, queried: np.ndarray | slice, units: np.ndarray, study: str = "") -> None:
         """Add an amount to the individuals whom a study queried (LedgerError: :data:`BEYOND` is reached)."""
-        if not (self.spent[asked] < BEYOND - units).all():
+        if not (self.spent[queried] < BEYOND - units).all():
             raise LedgerError(
                 f"an individual is charged more than {BEYOND // UNITS:,} in all, which no gate does and no budget "
                 "allows; verify the ledger, and put it back from a copy"
             )
-        self.spent[asked] += units
-        self.by(study)[asked] += units
+        self.spent[queried] += units
+        self.by(study)[queried] += units
 
     def by(self, study: str) -> np.ndarray:
         """Return one study's charges, shape (people, components)."""
@@ -79,7 +79,7 @@ class Allowances:
 
     def fits(
         self,
-        asked: np.ndarray | slice,
+        queried: np.ndarray | slice,
         units: np.ndarray,
         ceiling: np.ndarray,
         study: str = "",
@@ -87,10 +87,10 @@ class Allowances:
     ) -> bool:
         """Whether a study's charge fits the ceiling less others' reservations, and its share, for all queried."""
         others = [block for name, block in blocks.items() if name != study]
-        within = (self.spent + self.reserved(others))[asked] <= ceiling - units
+        within = (self.spent + self.reserved(others))[queried] <= ceiling - units
         if study in blocks:
-            own = self.by(study)[asked] <= ceiling_in_units(blocks[study].share) - units
-            within &= own & (not blocks[study].sealed)
+            within_block = self.by(study)[queried] <= ceiling_in_units(blocks[study].share) - units
+            within &= within_block & (not blocks[study].sealed)
         return bool(within.all())
 
     def most_of(self, study: str) -> Amount:
@@ -108,7 +108,7 @@ class Allowances:
 
 
 def _most(units: np.ndarray) -> Amount:
-    return tuple(Fraction(int(most), UNITS) for most in units.max(axis=0))
+    return tuple(Fraction(int(maximum), UNITS) for maximum in units.max(axis=0))
 
 
 def in_units(amount: Sequence[Fraction]) -> np.ndarray:

@@ -56,8 +56,8 @@ class Charge:
 
     def aspects(self, time: str) -> dict[str, str]:
         """Return the attributes by which limits group charges."""
-        own = dict(zip(_OWN_ASPECTS, _aspects_of(self), strict=True))
-        return {**own, "month": time[:7]}
+        values = dict(zip(_OWN_ASPECTS, _aspects_of(self), strict=True))
+        return {**values, "month": time[:7]}
 
     def scopes(
         self, time: str, terms: Mapping[str, Any] | None, blocks: Collection[str] = ()
@@ -87,16 +87,16 @@ class Total(NamedTuple):
 
     def to_plain(self) -> list[Any]:
         """Return it as plain data: the components as text ``p/q``, two numbers, and any basis."""
-        plain = [*map(str, self.amount), self.unprotected, self.times]
-        return [*plain, list(self.basis)] if self.basis else plain
+        data = [*map(str, self.amount), self.unprotected, self.times]
+        return [*data, list(self.basis)] if self.basis else data
 
     @classmethod
-    def from_plain(cls, plain: Any) -> Total:
+    def from_plain(cls, data: Any) -> Total:
         """Read the output of :meth:`to_plain`; None is an empty total."""
-        if plain is None:
+        if data is None:
             return cls(())
-        *plain, basis = plain if isinstance(plain[-1], list) else [*plain, []]
-        *amount, unprotected, times = plain
+        *data, basis = data if isinstance(data[-1], list) else [*data, []]
+        *amount, unprotected, times = data
         each = (text.partition("/") for text in amount)
         exact = tuple(Fraction(int(n), int(d or 1)) for n, _, d in each)
         return cls(exact, unprotected, times, tuple(map(str, basis)))
@@ -164,8 +164,8 @@ def within_share(
     cohort = "people" in charge.facts
 
     def within(after: Spent) -> Reason | None:
-        own = after.within[block.total]
-        if block.sealed or not (cohort or accountant.fits(own, block.share)):
+        study_total = after.within[block.total]
+        if block.sealed or not (cohort or accountant.fits(study_total, block.share)):
             return Reason.BUDGET
         return refuse(after)
 
@@ -177,13 +177,13 @@ def tracked(
 ) -> list[str]:
     """Return the scopes that a charge counts towards: the whole, kind in study, study with a share, limits."""
     named = [limit.scope(aspects) for limit in limits if limit.applies(aspects)]
-    own = [scope(STUDY, aspects)] if aspects["study"] in blocks else []
-    return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *own, *named]))
+    study_scope = [scope(STUDY, aspects)] if aspects["study"] in blocks else []
+    return list(dict.fromkeys([WHOLE, scope(COUNTED, aspects), *study_scope, *named]))
 
 
 @lru_cache(maxsize=64)
-def _limits(plain: bytes) -> tuple[Limit, ...]:
-    return tuple(Limit.from_dict(entry) for entry in msgspec.json.decode(plain))
+def _limits(data: bytes) -> tuple[Limit, ...]:
+    return tuple(Limit.from_dict(entry) for entry in msgspec.json.decode(data))
 
 
 def kind_of(name: str) -> str | None:
@@ -197,10 +197,10 @@ def block_key(charge: Charge, spent: Spent) -> bytes:
 
     A study that was sealed meanwhile, also by another process, no longer draws on its blocks.
     """
-    asked = {"query": "", "round": "", "who": charge.principal, "scopes": sorted(spent.within)}
-    own = spent.blocks.get(charge.study)
-    sealed = own is not None and own.sealed
-    return encode_body({**charge.body(), **asked, "sealed": sealed})
+    common = {"query": "", "round": "", "who": charge.principal, "scopes": sorted(spent.within)}
+    study_block = spent.blocks.get(charge.study)
+    sealed = study_block is not None and study_block.sealed
+    return encode_body({**charge.body(), **common, "sealed": sealed})
 
 
 def most(block: int, spent: Spent, cost: Amount, kind: str, refuse: Refuse) -> int:

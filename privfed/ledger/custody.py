@@ -61,8 +61,8 @@ class Custody(ABC):
 
     @property
     def _committed(self) -> str | None:
-        held: str | None = self._store.look("secret")[0]
-        return held
+        committed: str | None = self._store.look("secret")[0]
+        return committed
 
     def check_owner(self, dataset: str, key: bytes | None) -> None:
         """Check the ledger's data set, and that ``key`` signs it now (else LedgerError)."""
@@ -95,8 +95,8 @@ class Custody(ABC):
     @property
     def public(self) -> bytes | None:
         """The public key that signs its heads now, or None."""
-        (held,) = self._store.look("key")
-        return None if held is None else bytes.fromhex(held)
+        (key,) = self._store.look("key")
+        return None if key is None else bytes.fromhex(key)
 
     def signing_keys(self) -> list[Entry]:
         """Return the rows of all keys that signed its heads, in order."""
@@ -127,9 +127,9 @@ class Custody(ABC):
         """Record the first signing key; others sign only after rotation."""
         public = signer.public.hex()
         with self._store.exclusive():
-            (held,) = self._store.held("key")
-            if held is None:
+            (committed,) = self._store.held("key")
+            if committed is None:
                 body = {"public": public, "replaces": "", "signature": ""}
                 self._store.append("key", "", "", body, state={"key": public})
-        if held not in (None, public):
+        if committed not in (None, public):
             raise self._other_key()

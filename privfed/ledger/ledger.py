@@ -158,14 +158,14 @@ class Ledger(Custody):
 
     def has_in_force(self, policy: Policy, study: str = "", *, amend: bool = False) -> bool:
         """Whether a policy is in force for a study (PolicyError: it cannot be adopted)."""
-        held, current, charged = self._store.look("terms", f"policy:{study}", "charged")
-        if held is not None and current == policy.digest and held["terms"] == policy.terms:
+        in_force, current, charged = self._store.look("terms", f"policy:{study}", "charged")
+        if in_force is not None and current == policy.digest and in_force["terms"] == policy.terms:
             return True
-        if held is not None and charged is not None:
-            check_countable(self._store, held["terms"], policy.terms)
+        if in_force is not None and charged is not None:
+            check_countable(self._store, in_force["terms"], policy.terms)
         if not amend:
-            check_in_force(self._store, held, current, policy, study)
-        elif charged is not None and held["terms"].get("budget") != policy.terms.get("budget"):
+            check_in_force(self._store, in_force, current, policy, study)
+        elif charged is not None and in_force["terms"].get("budget") != policy.terms.get("budget"):
             self._check_holds(policy)
         return False
 
@@ -180,11 +180,11 @@ class Ledger(Custody):
             )
 
     def _put_in_force(self, policy: Policy, study: str, replaced: str | None) -> None:
-        held, charged = self._store.held("terms", "charged")
+        in_force, charged = self._store.held("terms", "charged")
         terms = {"digest": terms_digest(policy), "terms": policy.terms}
         state: dict[str, Any] = {f"policy:{study}": policy.digest, "terms": terms}
-        changed = charged is not None and held != terms
-        if changed and raised(held["terms"], policy.terms):
+        changed = charged is not None and in_force != terms
+        if changed and raised(in_force["terms"], policy.terms):
             state["amended"] = True
         body = {"policy": policy.to_dict(), "digest": policy.digest, "study": study}
         body["replaces"] = replaced or ""
@@ -214,8 +214,8 @@ class Ledger(Custody):
         BudgetError: less remains; or the study has another share, or was sealed, or begun without one.
         """
         with self._store.exclusive():
-            held, plain = self._store.held("terms", BLOCKS)
-            blocks = self._study_blocks(plain)
+            in_force, data = self._store.held("terms", BLOCKS)
+            blocks = self._study_blocks(data)
             if study in blocks:
                 return self._same_share(blocks[study], share)
             if self.times(study):
@@ -224,7 +224,7 @@ class Ledger(Custody):
                     "try a name of its own (the budget goes on)"
                 )
             taken = plus(self.taken(accountant), share)
-            budget = held and held["terms"].get("budget")
+            budget = in_force and in_force["terms"].get("budget")
             ceiling = budget and accountant.ceiling(Budget.of(budget["epsilon"], budget["delta"]))
             if ceiling and not accountant.fits(taken, ceiling):
                 others = kept(name for name, one in blocks.items() if any(one.unspent))
@@ -235,7 +235,7 @@ class Ledger(Custody):
             body: dict[str, Any] = {"study": study, "share": list(map(str, share))}
             body |= {"accountant": accountant.name}
             body |= {"division": dict(division)} if division else {}
-            state = {BLOCKS: {**(plain or {}), study: reserved(share)}}
+            state = {BLOCKS: {**(data or {}), study: reserved(share)}}
             return self.sign(self._store.append("share", "", "", body, state=state))
 
     def _same_share(self, block: StudyBlock, share: Amount) -> Head:
@@ -250,18 +250,18 @@ class Ledger(Custody):
     def seal_study(self, study: str) -> Head:
         """Close a study permanently: the uncharged part of its share returns to the budget."""
         with self._store.exclusive():
-            (plain,) = self._store.held(BLOCKS)
-            block = self._study_blocks(plain).get(study)
+            (data,) = self._store.held(BLOCKS)
+            block = self._study_blocks(data).get(study)
             if block is None or block.sealed:
                 return self.head
-            state = {BLOCKS: {**plain, study: {**plain[study], "sealed": True}}}
+            state = {BLOCKS: {**data, study: {**data[study], "sealed": True}}}
             return self.sign(self._store.append("sealed", "", "", {"study": study}, state=state))
 
     def taken(self, accountant: Accountant, but: str = "") -> Amount:
         """Return all charges plus other studies' uncharged reservations (not ``but``'s); in a cohort, the largest."""
         with self._store.reading():
-            plain, whole = self._store.held(BLOCKS, f"total:{WHOLE}")
-            others = [x for x in self._study_blocks(plain).values() if x.study != but]
+            data, whole = self._store.held(BLOCKS, f"total:{WHOLE}")
+            others = [x for x in self._study_blocks(data).values() if x.study != but]
             people = self._people(accountant)
         if people is not None:
             return people.most_with(others)
@@ -271,11 +271,11 @@ class Ledger(Custody):
         """Return the charges by individual of a cohort; None for a table's ledger."""
         return Allowances.of(self.entries(events=("reserved",)), accountant)
 
-    def _study_blocks(self, plain: Any) -> dict[str, StudyBlock]:
+    def _study_blocks(self, data: Any) -> dict[str, StudyBlock]:
         def spent_in(name: str) -> Amount:
             return Total.from_plain(self._store.held(f"total:{name}")[0]).amount
 
-        return read_blocks(plain, spent_in)
+        return read_blocks(data, spent_in)
 
     def reserve(
         self,
@@ -330,7 +330,7 @@ class Ledger(Custody):
         self, charge: Charge, accountant: Accountant, end: Tip
     ) -> tuple[Reason | None, dict[str, Total], Spent, StudyBlock | None]:
         """Return the reason if the policy is superseded, the charge's totals, earlier spending, its study's share."""
-        terms, counts_by, in_force, plain = self._store.held(
+        terms, counts_by, in_force, data = self._store.held(
             "terms", "accountant", f"policy:{charge.study}", BLOCKS
         )
         bound = counts_by or (terms and terms["terms"]["accountant"])
@@ -341,18 +341,18 @@ class Ledger(Custody):
             )
         stale = charge.policy and in_force not in (None, charge.policy)
         stale = stale or (charge.terms and terms is not None and terms["digest"] != charge.terms)
-        aspects, names = charge.scopes(end.time, terms and terms["terms"], plain or ())
-        held = self._store.held(*map("total:{}".format, names))
-        totals = {name: Total.from_plain(x) for name, x in zip(names, held, strict=True)}
+        aspects, names = charge.scopes(end.time, terms and terms["terms"], data or ())
+        stored = self._store.held(*map("total:{}".format, names))
+        totals = {name: Total.from_plain(x) for name, x in zip(names, stored, strict=True)}
         head = Head(end.seq, end.hash)
         spent = Spent.before(aspects, totals, accountant.nothing, end.time, head)
         block_of = None
-        if plain:
-            blocks = self._study_blocks(plain)
+        if data:
+            blocks = self._study_blocks(data)
             block_of = blocks.pop(charge.study, None)
             total = committed(spent.total, blocks.values())
-            own = {} if block_of is None else {charge.study: block_of}
-            spent = replace(spent, total=total, blocks={**blocks, **own})
+            study_block = {} if block_of is None else {charge.study: block_of}
+            spent = replace(spent, total=total, blocks={**blocks, **study_block})
         return Reason.SUPERSEDED if stale else None, totals, spent, block_of
 
     def _charge(
@@ -380,10 +380,10 @@ class Ledger(Custody):
 
     def _draw(self, charge: Charge, key: bytes, payload: bytes) -> bool:
         """Take one charge from a reserved block; it is recorded with the reply's bytes."""
-        row, left = self._blocks.get(key, (0, 0))
-        if left == 0:
+        row, remaining = self._blocks.get(key, (0, 0))
+        if remaining == 0:
             return False
-        self._blocks[key] = (row, left - 1)
+        self._blocks[key] = (row, remaining - 1)
         self._drawn[charge.principal, charge.request] = (row, payload)
         return True
 
@@ -470,8 +470,8 @@ class Ledger(Custody):
     @property
     def terms(self) -> dict[str, Any] | None:
         """Return the terms of all policies of this data set (budgets, unit, relation, accountant)."""
-        (held,) = self._store.look("terms")
-        return None if held is None else dict(held["terms"])
+        (in_force,) = self._store.look("terms")
+        return None if in_force is None else dict(in_force["terms"])
 
     def policies(self) -> dict[str, Policy]:
         """Return the policy in force for each study, by the study's name."""
@@ -491,8 +491,8 @@ class Ledger(Custody):
     def study_blocks(self) -> dict[str, StudyBlock]:
         """Return the studies' shares in the order reserved; in a cohort, with the largest charge to an individual."""
         with self._store.reading():
-            plain, counts_by = self._store.held(BLOCKS, "accountant")
-            blocks = self._study_blocks(plain)
+            data, counts_by = self._store.held(BLOCKS, "accountant")
+            blocks = self._study_blocks(data)
         accountant = installed_accountant(counts_by) if blocks else None
         if accountant is not None and (people := self._people(accountant)) is not None:
             blocks = {s: replace(x, spent=people.most_of(s)) for s, x in blocks.items()}
@@ -525,14 +525,14 @@ class Ledger(Custody):
 
     def disclosed(self, session: str = "") -> Iterator[tuple[str, TranscriptEntry]]:
         """Yield releases in order, with their times; of one run, by its prefix of request ids."""
-        asked: dict[tuple[str, str], bytes] = {}
+        fields_by_request: dict[tuple[str, str], bytes] = {}
         for entry in self.entries():
             if not entry.request.startswith(session):
                 continue
             if entry.event in ("reserved", "drawn"):
-                asked[entry.principal, entry.request] = entry.payload
+                fields_by_request[entry.principal, entry.request] = entry.payload
             elif entry.event == "released":
-                fields = asked.pop((entry.principal, entry.request))
+                fields = fields_by_request.pop((entry.principal, entry.request))
                 reply = Envelope("release", entry.payload).open()
                 assert isinstance(reply, Release)
                 yield entry.time, TranscriptEntry(reply.client, reply.kind, fields, reply)

@@ -19,8 +19,8 @@ EACH, PARTS = 64, 8
 class _Refused:
     """Refusals of one study for one reason: all, those not in a row yet, up to two of their kinds, and the last."""
 
-    every: int = 0
-    untold: int = 0
+    total: int = 0
+    unrecorded: int = 0
     kinds: set[str] = field(default_factory=set)
     last: tuple[str, str, dict[str, Any]] = field(default=("", "", {}))
 
@@ -35,31 +35,31 @@ class Refusals:
     def record(self, principal: str, request: str, reason: Reason, body: dict[str, Any]) -> Head:
         """Count a refusal and return the head, after its row if it has one."""
         with self._store.exclusive() as end:
-            told = self._counted.setdefault((str(body.get("study", "")), reason), _Refused())
-            told.every, told.untold = told.every + 1, told.untold + 1
-            if len(told.kinds) < 2:  # the server chooses the names
-                told.kinds.add(str(body.get("kind", "")))
-            told.last = principal, request, {**body, "reason": reason}
-            if told.every <= EACH or told.untold * PARTS >= told.every:
-                return self._tell(told)
+            refused = self._counted.setdefault((str(body.get("study", "")), reason), _Refused())
+            refused.total, refused.unrecorded = refused.total + 1, refused.unrecorded + 1
+            if len(refused.kinds) < 2:  # the server chooses the names
+                refused.kinds.add(str(body.get("kind", "")))
+            refused.last = principal, request, {**body, "reason": reason}
+            if refused.total <= EACH or refused.unrecorded * PARTS >= refused.total:
+                return self._record(refused)
             return Head(end.seq, end.hash)
 
     def close(self) -> None:
         """Record all refusals that are not in a row yet."""
         with suppress(LedgerError):  # a full disk, or a lock by another process
-            for told in self._counted.values():
-                if told.untold:
+            for refused in self._counted.values():
+                if refused.unrecorded:
                     with self._store.exclusive():
-                        self._tell(told)
+                        self._record(refused)
 
-    def _tell(self, told: _Refused) -> Head:
+    def _record(self, refused: _Refused) -> Head:
         """Append a row for the last refusal, without the kind if there were several."""
-        principal, request, body = told.last
-        if told.untold > 1:
-            body["count"] = told.untold
-        if len(told.kinds) > 1:
+        principal, request, body = refused.last
+        if refused.unrecorded > 1:
+            body["count"] = refused.unrecorded
+        if len(refused.kinds) > 1:
             body.pop("kind", None)
-        told.untold, told.kinds = 0, set()
+        refused.unrecorded, refused.kinds = 0, set()
         return self._store.append("refused", principal, request, body)
 
 

@@ -80,13 +80,13 @@ class Registry:
 
     def at(self, path: Path) -> KnownLedger | None:
         """Return the ledger that was last seen at a path, or None."""
-        place = path.resolve()
-        return next((one for one in self.known() if one.path == place), None)
+        resolved = path.resolve()
+        return next((one for one in self.known() if one.path == resolved), None)
 
     def under(self, folder: Path) -> list[KnownLedger]:
         """Return the ledgers that were last seen in a folder."""
-        place = folder.resolve()
-        return [one for one in self.known() if one.path.parent == place]
+        resolved = folder.resolve()
+        return [one for one in self.known() if one.path.parent == resolved]
 
     def heads(self, identity: str) -> list[Head]:
         """Return all heads that the ledger's chain must contain, including the witness's."""
@@ -135,12 +135,12 @@ class Registry:
         """Store a ledger's head and path; an earlier head never replaces a later one."""
         with self._faults(), self._alone():
             file = self._file(known.identity)
-            held = self._read(file) if file.exists() else None
-            head = known.head if held is None or held.head.seq < known.head.seq else held.head
-            plain = [known.dataset, str(known.path), str(head)]
+            stored = self._read(file) if file.exists() else None
+            head = known.head if stored is None or stored.head.seq < known.head.seq else stored.head
+            data = [known.dataset, str(known.path), str(head)]
             partial = file.with_name(f".{file.name}.{os.getpid()}")
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                out.write(msgspec.json.encode(plain) + b"\n")
+                out.write(msgspec.json.encode(data) + b"\n")
             partial.replace(file)
 
     def check_witness(self) -> None:

@@ -19,9 +19,9 @@ def beside(ledger: Path, ending: str) -> Path:
 
     A ledger with another ending than ``.db`` that an earlier version began keeps ``a.secret``.
     """
-    earlier, own = ledger.with_suffix(ending), own_beside(ledger, ending)
+    earlier, default = ledger.with_suffix(ending), own_beside(ledger, ending)
     kept = earlier.with_suffix(ENDING).exists() and not own_beside(ledger, ENDING).exists()
-    return earlier if kept and ledger.exists() else own
+    return earlier if kept and ledger.exists() else default
 
 
 def own_beside(ledger: Path, ending: str) -> Path:
@@ -51,15 +51,15 @@ def read_secret(ledger: Path) -> bytes:
     with _kept(ledger) as path:
         if not path.exists():
             raise LedgerError(f"secret {path}: is lost; {way_out}")
-        held, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
-    if len(held) != SIZE:
+        secret, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
+    if len(secret) != SIZE:
         raise LedgerError(f"secret {path}: is damaged; {way_out}")
     if mode & 0o077:
         raise LedgerError(
             f"secret {path}: others than its owner can read it; chmod 600 it, and if it lay open for long, make "
             f"another: privfed ledger renew-secret {ledger}"
         )
-    return held
+    return secret
 
 
 def renewed_secret(ledger: Path) -> bytes:

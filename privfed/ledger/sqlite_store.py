@@ -80,9 +80,9 @@ class SqliteStore(Store):
         _OPEN[id(self)] = self
         self._opened = [] if path is None or reading else self._files()
 
-    def _inherits(self, held: Callable[[], SqliteStore | None]) -> bool:
+    def _inherits(self, open_store: Callable[[], SqliteStore | None]) -> bool:
         """Whether a store is of this file and was opened by a parent process."""
-        other = held()
+        other = open_store()
         return other is not None and other._real == self._real and other._process != self._process
 
     def _connect(self) -> sqlite3.Connection:
@@ -109,8 +109,8 @@ class SqliteStore(Store):
                 error, sqlite3.OperationalError
             ):
                 raise LedgerError(f"{self}: the file is damaged ({error}); {NEWEST}") from None
-            wanted = "read" if self._reading else "written"
-            raise LedgerError(f"{self}: {error}; give a file that can be {wanted}") from None
+            mode = "read" if self._reading else "written"
+            raise LedgerError(f"{self}: {error}; give a file that can be {mode}") from None
 
     def _roll_back(self) -> None:
         """Roll back the transaction of a killed writer, which a read-only connection cannot do."""
@@ -126,12 +126,12 @@ class SqliteStore(Store):
     def _create(self, db: sqlite3.Connection) -> None:
         """Create the tables of a new file, once, by whichever process is first."""
         db.execute("BEGIN IMMEDIATE")
-        found = dict(db.execute("SELECT name, sql FROM sqlite_master"))
-        if found and "entries" not in found:
+        tables = dict(db.execute("SELECT name, sql FROM sqlite_master"))
+        if tables and "entries" not in tables:
             raise LedgerError(f"{self}: is another kind of database; give a file of its own")
-        for statement in () if found else SCHEMA:
+        for statement in () if tables else SCHEMA:
             db.execute(statement)
-        if found.get("stateful") == EARLIER:
+        if tables.get("stateful") == EARLIER:
             db.execute("DROP INDEX stateful")
             db.execute(_index(STATEFUL))
         db.execute("COMMIT")
@@ -162,12 +162,12 @@ class SqliteStore(Store):
 
     def _files(self) -> list[tuple[int, int]]:
         """Return what is at the paths of the file and its write-ahead log (device and inode)."""
-        found = []
+        identities = []
         for ending in ("", "-wal", "-shm"):
             with suppress(OSError):
-                held = os.stat(f"{self._real}{ending}")
-                found.append((held.st_dev, held.st_ino))
-        return found
+                status = os.stat(f"{self._real}{ending}")
+                identities.append((status.st_dev, status.st_ino))
+        return identities
 
     def rollback(self) -> None:
         """Undo the transaction, if one is open."""
@@ -182,8 +182,8 @@ class SqliteStore(Store):
 
     def last(self) -> Tip:
         """Return the last row, by the primary key."""
-        found = self._query("SELECT seq, hash, time FROM entries ORDER BY seq DESC LIMIT 1")
-        return Tip(*found[0]) if found else NO_ROWS
+        rows = self._query("SELECT seq, hash, time FROM entries ORDER BY seq DESC LIMIT 1")
+        return Tip(*rows[0]) if rows else NO_ROWS
 
     def select(
         self,
@@ -253,10 +253,10 @@ class SqliteStore(Store):
 
     def check_form(self) -> None:
         """Check that the file is sound, and has exactly the tables and indices written here."""
-        found = {
+        tables = {
             sql for (sql,) in self._query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
         }
-        if found - {EARLIER} | {_index(STATEFUL)} != set(SCHEMA):
+        if tables - {EARLIER} | {_index(STATEFUL)} != set(SCHEMA):
             raise LedgerError(f"{self}: its tables are not those of a ledger")
         if self._query("PRAGMA integrity_check(1)") != [("ok",)]:
             raise LedgerError(f"{self}: the file is damaged; {NEWEST}")
@@ -297,10 +297,10 @@ def copy_database(source: Path, to: Path) -> None:
         os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         address = f"{source.resolve().as_uri()}?mode=ro"
         with (
-            closing(sqlite3.connect(address, timeout=60, uri=True)) as held,
+            closing(sqlite3.connect(address, timeout=60, uri=True)) as opened,
             closing(sqlite3.connect(to)) as copy,
         ):
-            held.backup(copy)
+            opened.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
     except (sqlite3.Error, OSError) as error:
         raise LedgerError(f"{source}: cannot be copied to {to} ({error})") from None

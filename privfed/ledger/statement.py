@@ -52,9 +52,9 @@ class Line:
         """Return the figures' assumptions, and their values if masks fail, in words; or empty."""
         if self.unmasked is None:
             return self.basis
-        most = "epsilon" if self.share else "at most epsilon"
+        bound = "epsilon" if self.share else "at most epsilon"
         so_far = "" if self.share else " so far"
-        return f"{self.basis}; if the masks fail, {most} {shown(self.unmasked)}{so_far}"
+        return f"{self.basis}; if the masks fail, {bound} {shown(self.unmasked)}{so_far}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the line as plain data, numbers as text."""
@@ -108,8 +108,8 @@ class _Sums:
             for sums, count in ((self.spent, answered), (self.reserved, open_)):
                 total = sums.get(name, Total(())).plus(cost, finite, count, basis)
                 if people_of(entry) is not None and count:
-                    most = self._most((name, id(sums)), entry, cost, count)
-                    total = Total(most, total.unprotected, total.times, total.basis)
+                    upper_bound = self._most((name, id(sums)), entry, cost, count)
+                    total = Total(upper_bound, total.unprotected, total.times, total.basis)
                 sums[name] = total
 
     def _most(self, key: tuple[str, int], entry: Entry, cost: Amount, count: int) -> Amount:
@@ -156,8 +156,8 @@ def fixed_totals(entries: Iterable[Entry], accountant: Accountant) -> tuple[Amou
         if entry.event in ("reserved", "block"):
             break
         if entry.event == "policy":
-            plain = entry.body["policy"].get("budget")
-            budget = None if plain is None else Budget.of(plain["epsilon"], plain["delta"])
+            data = entry.body["policy"].get("budget")
+            budget = None if data is None else Budget.of(data["epsilon"], data["delta"])
             ceiling = () if budget is None else (accountant.ceiling(budget),)
         elif entry.event == "share" and not share:
             share = (tuple(map(Fraction, entry.body["share"])),)
@@ -167,24 +167,24 @@ def fixed_totals(entries: Iterable[Entry], accountant: Accountant) -> tuple[Amou
 def _charging(entries: Iterable[Entry]) -> Iterator[tuple[Entry, int, int]]:
     """Yield charging rows with the numbers of answered and unanswered charges."""
     charges: dict[Any, Entry] = {}
-    left: dict[Any, int] = {}
+    remaining: dict[Any, int] = {}
     for entry in entries:
         who = (entry.principal, entry.request)
         if entry.event in ("block", "reserved"):
             key: Any = entry.seq if entry.event == "block" else who
-            charges[key], left[key] = entry, entry.body.get("count", 1)
+            charges[key], remaining[key] = entry, entry.body.get("count", 1)
         elif entry.event == "drawn":
             block = entry.body["block"]
-            left[block] -= 1
+            remaining[block] -= 1
             amount = charges[block].body["amount"]
             yield replace(entry, body={**entry.body, "amount": amount}), 1, 0
         elif entry.event in ("released", "failed") and who in charges:
-            left[who] = 0
+            remaining[who] = 0
     for key, entry in charges.items():
         if entry.event == "block":
-            yield entry, 0, left[key]
+            yield entry, 0, remaining[key]
         else:
-            yield entry, 1 - left[key], left[key]
+            yield entry, 1 - remaining[key], remaining[key]
 
 
 def _aspect(entry: Entry, by: str) -> str:
@@ -204,8 +204,8 @@ def _lines(
     fixed = fixed_totals(named, accountant)
     proved = [_proved(line, accountant, terms, amended, fixed) for line in lines]
     masked = _masks(named)
-    most = [masked.at_most(one, accountant) for one in fixed] if masked else []
-    return [_unmasked(line, sums.alone.get(line.name), accountant, most) for line in proved]
+    if_unmasked = [masked.at_most(amount, accountant) for amount in fixed] if masked else []
+    return [_unmasked(line, sums.alone.get(line.name), accountant, if_unmasked) for line in proved]
 
 
 def _line(
@@ -242,8 +242,8 @@ def _proved(
     proved = replace(line, epsilon=stated.epsilon, delta=stated.delta)
     if line.budget is None:
         return proved
-    left = accountant.left(total, line.budget)
-    return replace(proved, ceiling=stated.ceiling, remaining=left)
+    remaining = accountant.left(total, line.budget)
+    return replace(proved, ceiling=stated.ceiling, remaining=remaining)
 
 
 def _masks(named: Iterable[Entry]) -> MaskedSums | None:
@@ -253,13 +253,13 @@ def _masks(named: Iterable[Entry]) -> MaskedSums | None:
 
 
 def _unmasked(
-    line: Line, more: Amount | None, accountant: Accountant, most: Sequence[Amount]
+    line: Line, more: Amount | None, accountant: Accountant, fixed: Sequence[Amount]
 ) -> Line:
     """Add to a line with masked sums the epsilon if the masks fail, from their extra cost."""
     if more is None:
         return line
     total = plus(plus(line.spent, line.reserved), more)
-    epsilon = if_masks_fail(accountant, total, line.delta, most)
+    epsilon = if_masks_fail(accountant, total, line.delta, fixed)
     return replace(line, unmasked=epsilon)
 
 
@@ -282,8 +282,8 @@ def _of_block(
 def _budget(by: str, name: str, terms: Mapping[str, Any]) -> Budget | None:
     """Return the ceiling of this line, or None."""
     if by == "all":
-        plain = terms.get("budget")
-        return None if plain is None else Budget.of(plain["epsilon"], plain["delta"])
+        data = terms.get("budget")
+        return None if data is None else Budget.of(data["epsilon"], data["delta"])
     for entry in terms.get("limit", ()):
         limit = Limit.from_dict(entry)
         if limit.aspects == (by,) and limit.applies({by: name}):
@@ -301,8 +301,8 @@ def export(entries: Iterable[Entry], format: str) -> Iterator[str]:
 
 def _json_lines(entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
-        plain = {**vars(entry), "payload": base64.b64encode(entry.payload).decode()}
-        yield json.dumps(plain, ensure_ascii=False, sort_keys=True) + "\n"
+        data = {**vars(entry), "payload": base64.b64encode(entry.payload).decode()}
+        yield json.dumps(data, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 #: Columns of an exported table; ``count`` is the number of charges or refusals of a row, if not 1.

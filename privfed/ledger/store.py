@@ -314,9 +314,9 @@ class Store(ABC):
         """Return named values of the state, None if absent."""
         missing = [name for name in names if name not in self._state]
         if missing:
-            found = self.stored(*missing)
+            rows = self.stored(*missing)
             for name in missing:
-                self._state[name] = self._decoded(name, found.get(name))
+                self._state[name] = self._decoded(name, rows.get(name))
         return [self._state[name] for name in names]
 
     def _put(self, values: Mapping[str, Any]) -> None:
@@ -482,6 +482,10 @@ def _of_sum(total: int) -> str:
 
 def _hash(name: str, value: bytes) -> int:
     """Hash a value of the state with its name to a number of 512 bits."""
-    own = name.encode()
-    told = value if isinstance(value, bytes) else repr(value).encode()  # an editor's text, say
-    return int.from_bytes(sha512(len(own).to_bytes(8, "big") + own + told).digest(), "big")
+    encoded_name = name.encode()
+    encoded_value = (
+        value if isinstance(value, bytes) else repr(value).encode()
+    )  # an editor's text, say
+    return int.from_bytes(
+        sha512(len(encoded_name).to_bytes(8, "big") + encoded_name + encoded_value).digest(), "big"
+    )

@@ -51,9 +51,9 @@ class StudyBlock:
     spent: Amount = ()  #: charged so far
 
     @classmethod
-    def from_plain(cls, study: str, plain: Mapping[str, Any]) -> StudyBlock:
+    def from_plain(cls, study: str, data: Mapping[str, Any]) -> StudyBlock:
         """Read one value of the state."""
-        return cls(study, tuple(map(Fraction, plain["share"])), plain["sealed"])
+        return cls(study, tuple(map(Fraction, data["share"])), data["sealed"])
 
     @property
     def total(self) -> str:
@@ -73,14 +73,14 @@ def reserved(share: Amount) -> dict[str, Any]:
     return {"share": list(map(str, share)), "sealed": False}
 
 
-def read_blocks(plain: Any, spent_in: Callable[[str], Amount | None]) -> dict[str, StudyBlock]:
+def read_blocks(data: Any, spent_in: Callable[[str], Amount | None]) -> dict[str, StudyBlock]:
     """Read all blocks from a ledger's state; ``spent_in`` returns the total of a scope, or None."""
-    found = {}
-    for study, one in (plain or {}).items():
+    blocks = {}
+    for study, one in (data or {}).items():
         block = StudyBlock.from_plain(study, one)
         spent = spent_in(block.total) or (Fraction(0),) * len(block.share)
-        found[study] = StudyBlock(study, block.share, block.sealed, spent)
-    return found
+        blocks[study] = StudyBlock(study, block.share, block.sealed, spent)
+    return blocks
 
 
 def committed(total: Amount, blocks: Iterable[StudyBlock]) -> Amount:

@@ -143,13 +143,13 @@ def _is_charged(release: _Release, loss: Loss, lawful: bool) -> bool:
 
     A repeated answer was charged earlier, and an unprotected one has no law.
     """
-    told = [part.noise for part in release.parts.values() if part.noise is not None]
+    noises = [part.noise for part in release.parts.values() if part.noise is not None]
     if loss.laws:
         known = not any(isinstance(each.law, Unknown) for each in loss.laws)
-        return not known or _noises(told) == _noises(each.law for each in loss.laws)
+        return not known or _noises(noises) == _noises(each.law for each in loss.laws)
     ours = lawful or any(p.noise and p.mechanism in _LAWFUL for p in release.parts.values())
     claimed = any(each.partition(":")[0] != QUERIED for each in loss.basis)
-    return not (told and ours and not claimed and (loss.epsilon or loss.rho))
+    return not (noises and ours and not claimed and (loss.epsilon or loss.rho))
 
 
 def verify(file: Store, published: Sequence[Head] = ()) -> Head:
@@ -261,10 +261,10 @@ class _LedgerPass:
             self.state["accountant"] = charge.accountant
 
     def _draw(self, drawn: _DrawRow, row: tuple[Any, ...]) -> None:
-        left, loss = self.blocks.get(drawn.block, (0, b""))
-        if left < 1 or loss != bytes(drawn.loss):
+        remaining, loss = self.blocks.get(drawn.block, (0, b""))
+        if remaining < 1 or loss != bytes(drawn.loss):
             raise LedgerError(f"{self.file}: entry {self.seq} draws what was not reserved")
-        self.blocks[drawn.block] = (left - 1, loss)
+        self.blocks[drawn.block] = (remaining - 1, loss)
         self.open[row[3], row[4]] = (drawn.kind, drawn.query, loss)
 
     def _answer(self, reply: _Replied, row: tuple[Any, ...]) -> None:
@@ -276,14 +276,14 @@ class _LedgerPass:
             self.state[f"failed:{kind}"] = self.state.get(f"failed:{kind}", 0) + 1
         elif row[6]:
             release = _READ_RELEASE.decode(row[6])
-            told = release.query == query and release.request == row[4]
-            if not told or not _is_charged(release, _loss_of(loss), self.format > 3):
+            consistent = release.query == query and release.request == row[4]
+            if not consistent or not _is_charged(release, _loss_of(loss), self.format > 3):
                 raise LedgerError(f"{self.file}: entry {self.seq} is not what was charged for")
 
     def _adopt(self, row: _Adopted) -> None:
         terms = terms_of(row.policy)
-        held = self.state.get("terms")
-        if "charged" in self.state and held is not None and raised(held["terms"], terms):
+        in_force = self.state.get("terms")
+        if "charged" in self.state and in_force is not None and raised(in_force["terms"], terms):
             self.state["amended"] = True
         self.limits = tuple(Limit.from_dict(entry) for entry in terms.get("limit", ()))
         self.state[f"policy:{row.study}"] = row.digest
@@ -384,8 +384,8 @@ def _fold(
     blocks: Collection[str],
 ) -> dict[str, Total]:
     totals: dict[str, Total] = {}
-    for (words, amount, plain), count in charges.items():
-        loss = _loss_of(plain)
+    for (words, amount, data), count in charges.items():
+        loss = _loss_of(data)
         cost = tuple(map(Fraction, amount)) if accountant is None else accountant.cost(loss)
         for name in tracked(dict(zip(ASPECTS, words, strict=True)), limits, blocks):
             totals[name] = totals.get(name, Total(())).plus(cost, loss.finite, count, loss.basis)

@@ -39,7 +39,7 @@ def verified(
             ledger.check_public(public)
         original = registry.original(ledger.identity, path)
         known = [] if original else registry.check(ledger.identity, path, ledger.passes)
-        reached = ledger.verify(published, public)
+        head = ledger.verify(published, public)
         fault = None
         if registry.at(path) is not None:
             try:
@@ -51,4 +51,4 @@ def verified(
             for one in ledger.signing_keys()
             if one.body["replaces"] and not one.body["signature"]
         )
-        return Verified(ledger.dataset, reached, (*known, *published), original, fault, lost)
+        return Verified(ledger.dataset, head, (*known, *published), original, fault, lost)

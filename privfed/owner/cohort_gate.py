@@ -79,34 +79,34 @@ class CohortGate(Gate):
         if not query.fits(self._view.records):
             raise Refused(Reason.MALFORMED)
         try:
-            asked = query.asked(self.people)
+            queried = query.asked(self.people)
         except QueryError:
             raise Refused(Reason.MALFORMED) from None
-        if not _distinct(asked, self.people):
+        if not _distinct(queried, self.people):
             raise Refused(Reason.MALFORMED)
-        self._number = len(asked)
-        self._asked = slice(None) if self._number == self.people else asked
+        self._number = len(queried)
+        self._asked = slice(None) if self._number == self.people else queried
         return super()._prepare(request)
 
     def _parts(self, query: Query) -> Mapping[str, Part]:
         """Return a query's declared parts, checked to have one column per individual it queries and charges."""
         parts = super()._parts(query)
-        told = (dict(zip(part.axes, part.shape, strict=True)) for part in parts.values())
-        if any(sizes.get("individual", self._number) != self._number for sizes in told):
+        axis_sizes = (dict(zip(part.axes, part.shape, strict=True)) for part in parts.values())
+        if any(sizes.get("individual", self._number) != self._number for sizes in axis_sizes):
             raise Refused(Reason.MALFORMED)
         return parts
 
     def _charge(self, request: Request, quote: Quote) -> Charge:
         """Return the charge with the numbers of individuals queried and in the cohort, for the ledger."""
         charge = super()._charge(request, quote)
-        asked = {"asked": self._number, "people": self.people, "roster": self.roster}
-        return replace(charge, facts={**charge.facts, **asked})
+        cohort_facts = {"asked": self._number, "people": self.people, "roster": self.roster}
+        return replace(charge, facts={**charge.facts, **cohort_facts})
 
     def _affordable(self, after: Spent, charge: Charge) -> bool:
         self._catch_up(after.head)
         self._units = in_units(self.accountant.cost(charge.loss))
-        held = self._limit, charge.study, after.blocks
-        return self._allowances.fits(self._asked, self._units, *held)
+        scope = self._limit, charge.study, after.blocks
+        return self._allowances.fits(self._asked, self._units, *scope)
 
     def _reserved(self, charge: Charge, reserved: Reserved) -> None:
         """Count a reserved charge; its row follows the head that :meth:`_affordable` had read up to."""
@@ -139,10 +139,10 @@ class CohortGate(Gate):
         self._seen = head
 
 
-def _distinct(asked: np.ndarray, people: int) -> bool:
+def _distinct(indices: np.ndarray, people: int) -> bool:
     """Whether positions are distinct, so that each individual is charged for every answer."""
-    inside = len(asked) == 0 or (asked.min() >= 0 and asked.max() < people)
-    return bool(inside) and int(np.bincount(asked, minlength=1).max()) <= 1
+    in_range = len(indices) == 0 or (indices.min() >= 0 and indices.max() < people)
+    return bool(in_range) and int(np.bincount(indices, minlength=1).max()) <= 1
 
 
 def _keyed(roster: str, secret: bytes) -> str:

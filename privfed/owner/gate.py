@@ -141,7 +141,7 @@ class Gate:
         ledger.adopt(policy, study, amend=amend)
         if self.schema.inferred:
             _record_inferred(ledger, self.accountant, owner, self.schema, study)
-        mechanisms = [each for own in self._guards.mechanisms.values() for each in own]
+        mechanisms = [each for guards in self._guards.mechanisms.values() for each in guards]
         self._cache = (
             ReleaseCache(ledger, mechanisms, self._noise.secure, policy.limits)
             if any(mechanism.memoises for mechanism in mechanisms)
@@ -162,17 +162,19 @@ class Gate:
         if message is None:
             refused = self._refuse(Request("", "", b"", principal), Reason.UNREADABLE)
             return wire.encode(self.ledger.seal(refused))
-        asked = message.about if isinstance(message, DryRun) else message
-        asked = replace(asked, principal=principal or asked.principal, round=round or asked.round)
+        request = message.about if isinstance(message, DryRun) else message
+        request = replace(
+            request, principal=principal or request.principal, round=round or request.round
+        )
         if isinstance(message, DryRun):
-            return wire.encode(self.offer(DryRun(asked)))
-        return wire.encode(self.answer(asked))
+            return wire.encode(self.offer(DryRun(request)))
+        return wire.encode(self.answer(request))
 
     def offer(self, inquiry: DryRun) -> Envelope:
         """Return whether a query would be answered now; nothing is read, charged or recorded."""
         about = inquiry.about
-        said = DryRunReply(self.owner, about.id[:NAME_LIMIT], self.dry_run(about))
-        return self.ledger.seal(Envelope.seal(said))
+        reply = DryRunReply(self.owner, about.id[:NAME_LIMIT], self.dry_run(about))
+        return self.ledger.seal(Envelope.seal(reply))
 
     def answer(self, request: Request) -> Envelope:
         """Answer one request; refusals and failures are returned, not raised."""
@@ -291,9 +293,9 @@ class Gate:
             raise Refused(Reason.MISMATCH)
         if entry is not None and entry.event in _SEALED:
             return Envelope(_SEALED[entry.event], entry.payload, self.ledger.sign(entry.head))
-        told, view = self._unmasking.told(request)
-        said = (self.owner, request.id, request.kind, request.digest)
-        sealed = Envelope.seal(Release(*said, {}, self.secure, view=view, told=told))
+        shares, view = self._unmasking.shares(request)
+        header = (self.owner, request.id, request.kind, request.digest)
+        sealed = Envelope.seal(Release(*header, {}, self.secure, view=view, told=shares))
         charge = self._charge(request, Quote((), Loss.free(), "central", {}))
         if entry is None:
             free = self.ledger.reserve(charge, self.accountant, lambda _: None, request.fields)
@@ -367,13 +369,13 @@ class Gate:
         return None if self._affordable(after, charge) else Reason.BUDGET
 
     def _affordable(self, after: Spent, charge: Charge) -> bool:
-        held = [(after.total, self._ceiling)] if self._ceiling is not None else []
-        held += [
+        ceilings = [(after.total, self._ceiling)] if self._ceiling is not None else []
+        ceilings += [
             (after.within[limit.scope(after.aspects)], ceiling)
             for limit, ceiling in self._limits
             if limit.applies(after.aspects)
         ]
-        return all(self.accountant.fits(total, ceiling) for total, ceiling in held)
+        return all(self.accountant.fits(total, ceiling) for total, ceiling in ceilings)
 
     # --- after the charge is durable -----------------------------------------------------------
 
@@ -436,12 +438,14 @@ class Gate:
 
     def _take_effect(self, request: Request, query: LocalEffect) -> Envelope:
         """Apply a local effect to the shelf; the acknowledgement is always the same."""
-        own = self._view
+        view_of_owner = self._view
         shelf = self.shelf.of(self.study, request.principal)
-        view = LocalView(own.records, own.schema, own.secret, self._kept, shelf)
-        asked, done = (request.principal, request.id, request.kind), False
+        view = LocalView(
+            view_of_owner.records, view_of_owner.schema, view_of_owner.secret, self._kept, shelf
+        )
+        key, done = (request.principal, request.id, request.kind), False
         with suppress(LedgerError):  # a full disk may reveal how much is stored
-            done = self.shelf.apply(*asked, lambda: query.take_effect(view))
+            done = self.shelf.apply(*key, lambda: query.take_effect(view))
         self.faults[request.kind] += not done
         return self._sealed(request, {})
 
@@ -449,17 +453,24 @@ class Gate:
         self, request: Request, released: dict[str, ReleasedPart], quote: Quote | None = None
     ) -> Envelope:
         owners: tuple[str, ...] = ()
-        view, seed, least, told = b"", b"", 0, dict[str, bytes]()
+        view, seed, min_owners, sealed_shares = b"", b"", 0, dict[str, bytes]()
         if quote is not None and quote.masked and self.policy.masked is not None:
             terms = self.policy.masked
-            owners, least = terms.owners, terms.least
+            owners, min_owners = terms.owners, terms.least
             view = view_of(request, terms, released)
-            if least:
+            if min_owners:
                 seed = new_seed()
-                told = self._unmasking.sealed(seed, view)
+                sealed_shares = self._unmasking.sealed(seed, view)
             released = self._masking.hidden(released, terms.keys, self.owner, view, seed)
-        said = (self.owner, request.id, request.kind, request.digest, released, self._noise.secure)
-        return Envelope.seal(Release(*said, owners, view.hex(), least, told))
+        header = (
+            self.owner,
+            request.id,
+            request.kind,
+            request.digest,
+            released,
+            self._noise.secure,
+        )
+        return Envelope.seal(Release(*header, owners, view.hex(), min_owners, sealed_shares))
 
     def _protect(
         self, request: Request, exact: Cells, protection: AnyProtection, reveals: Cells
@@ -497,8 +508,8 @@ def _raised(error: Exception) -> str:
 
 def _schema_of(records: Any, given: Schema | None) -> Schema:
     """Return the schema that records were clipped to (SchemaError: none, or another was given)."""
-    own: Schema | None = getattr(records, "schema", None)
-    known = given if own is None else own
+    schema_of_records: Schema | None = getattr(records, "schema", None)
+    known = given if schema_of_records is None else schema_of_records
     if known is None or (given is not None and given != known):
         raise SchemaError(
             "a gate's schema is the one that its records were clipped to, or bounds would hold of "
@@ -541,13 +552,13 @@ _DECLARED: WeakKeyDictionary[Query, tuple[_Known, _Known, Mapping[str, Part]]] =
 def _declared(query: Query, schema: Schema) -> Mapping[str, Part]:
     """Return a query's declared parts, cached by identity for all gates of a process."""
     try:
-        asked, under, told = _DECLARED.get(query, _NOTHING)
+        known_query, known_schema, parts = _DECLARED.get(query, _NOTHING)
     except TypeError:  # a plugin's query with unhashable lists
         return query.parts(schema)
-    if asked() is not query or under() is not schema:
-        told = MappingProxyType(dict(query.parts(schema)))
-        _DECLARED[query] = ref(query), ref(schema), told
-    return told
+    if known_query() is not query or known_schema() is not schema:
+        parts = MappingProxyType(dict(query.parts(schema)))
+        _DECLARED[query] = ref(query), ref(schema), parts
+    return parts
 
 
 def _check_names(request: Request) -> None:

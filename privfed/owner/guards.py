@@ -59,26 +59,26 @@ class Guards:
         self._kept: dict[Any, Quote] = {}
 
     def quote(
-        self, asked: type[Query], parts: Mapping[str, Part], proposed: Fraction | None
+        self, query: type[Query], parts: Mapping[str, Part], proposed: Fraction | None
     ) -> Quote:
         """Price a query by its parts (Refused: a mechanism cannot protect them, or misstates its cost)."""
-        key = asked, tuple(parts.items()), proposed
+        key = query, tuple(parts.items()), proposed
         try:
             kept = self._kept.get(key)
         except TypeError:  # a part with unhashable lists
-            return self._quoted(asked, parts, proposed)
+            return self._quoted(query, parts, proposed)
         if kept is None:
-            kept = self._quoted(asked, parts, proposed)
+            kept = self._quoted(query, parts, proposed)
             if len(self._kept) >= KEPT:
                 self._kept.clear()
             self._kept[key] = kept
         return kept
 
     def _quoted(
-        self, asked: type[Query], parts: Mapping[str, Part], proposed: Fraction | None
+        self, query: type[Query], parts: Mapping[str, Part], proposed: Fraction | None
     ) -> Quote:
-        guards = self._policy.guards[asked.kind]
-        each = zip(guards, self.mechanisms[asked.kind], assign(guards, parts), strict=True)
+        guards = self._policy.guards[query.kind]
+        each = zip(guards, self.mechanisms[query.kind], assign(guards, parts), strict=True)
         at_work = [
             (
                 mechanism,
@@ -96,7 +96,7 @@ class Guards:
         except ValueError:
             raise Refused(Reason.UNSUPPORTED) from None
         protections = tuple(each.total for each in shared) or protections
-        loss = stated_by(asked, self._accountant, total(protections))
+        loss = stated_by(query, self._accountant, total(protections))
         try:
             self._accountant.cost(loss)
         except UnsupportedLoss:
@@ -104,7 +104,7 @@ class Guards:
         except PluginError as error:
             raise Refused(Reason.UNSOUND, str(error)) from None
         model = "local" if is_local(protections) else "central"
-        facts = described(protections, loss, asked, type(self._accountant))
+        facts = described(protections, loss, query, type(self._accountant))
         if shared and self._policy.masked is not None:
             alone = sum((each.alone for each in shared), Loss.free())
             facts |= {"masked": self._policy.masked.to_dict(), "unmasked": alone.to_dict()}
@@ -164,9 +164,9 @@ def total(protections: Sequence[Protection]) -> Loss:
     return sum(losses[1:], losses[0]) if losses else Loss.free()
 
 
-def stated_by(asked: type[Query], accountant: Accountant, loss: Loss) -> Loss:
+def stated_by(query: type[Query], accountant: Accountant, loss: Loss) -> Loss:
     """Return the loss, adding to its basis a query's sensitivities and an accountant that are not built in."""
-    words = {f"{QUERIED}:{asked.kind}": asked, f"{COMPOSED}:{accountant.name}": type(accountant)}
+    words = {f"{QUERIED}:{query.kind}": query, f"{COMPOSED}:{accountant.name}": type(accountant)}
     theirs = {word for word, kind in words.items() if foreign(kind)}
     if not loss.counted or not theirs:
         return loss

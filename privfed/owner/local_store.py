@@ -67,10 +67,10 @@ class LocalStore(MutableMapping[str, Any]):
         return self.of(*inside[0][:2])[name]
 
     def _value(self, stored: str, name: str) -> Any:
-        found = self._rows("SELECT value FROM things WHERE name = ?", stored)
-        if not found:
+        rows = self._rows("SELECT value FROM things WHERE name = ?", stored)
+        if not rows:
             raise KeyError(name)
-        return wire.decode_plain(found[0][0])
+        return wire.decode_plain(rows[0][0])
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._keep(_checked(name), value)
@@ -278,9 +278,9 @@ class StudyThings(Mapping[str, Any]):
 
     def _principals(self) -> dict[str, str]:
         inside = [each for each in map(_address, self._store) if len(each) == 3]
-        held = [(name, principal) for study, principal, name in inside if study == self._study]
-        names = [name for name, _ in held]
-        return {name: principal for name, principal in held if names.count(name) == 1}
+        named = [(name, principal) for study, principal, name in inside if study == self._study]
+        names = [name for name, _ in named]
+        return {name: principal for name, principal in named if names.count(name) == 1}
 
     def __getitem__(self, name: str) -> Any:
         return self._store.of(self._study, self._principals()[name])[name]

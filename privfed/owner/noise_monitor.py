@@ -107,12 +107,12 @@ class NoiseMonitor:
 
         ``exact`` has each part's array before protection, ``released`` after it.
         """
-        found = NoiseSums({"unread error": (1.0,)})
+        sums = NoiseSums({"unread error": (1.0,)})
         with suppress(Exception):
-            found = self._observed(kind, query, protection, exact, released)
-        self.tally.add_all(found)
+            sums = self._observed(kind, query, protection, exact, released)
+        self.tally.add_all(sums)
         if self._store is not None:
-            self._unwritten.add_all(found)
+            self._unwritten.add_all(sums)
             if monotonic() - self._written > SECONDS:
                 with suppress(LedgerError):  # written later if not now
                     self.write()
@@ -120,83 +120,81 @@ class NoiseMonitor:
     def _observed(
         self, kind: str, query: str, protection: AnyProtection, exact: Cells, released: Protected
     ) -> NoiseSums:
-        found, mechanism, laws = NoiseSums(), protection.mechanism, protection.drawn
+        sums, mechanism, laws = NoiseSums(), protection.mechanism, protection.drawn
         called = sum(exact[name].size for name in laws if name in exact)
         self._releases, before = self._releases + 1, None
         for name, bounded in protection.group.items():
             law = laws.get(name)
             if law is None:
                 if mechanism.currency is not None and bounded.bound and bounded.bound.l1:
-                    found.add("unread no law", exact[name].size)
+                    sums.add("unread no law", exact[name].size)
                 continue
             if type(mechanism).finish is not Mechanism.finish:
-                found.add("unread finished", exact[name].size)
+                sums.add("unread finished", exact[name].size)
                 continue
-            truth, told = protection.on_grid(name, exact[name]).ravel(), released[name]
-            if np.ma.getmask(told).any():
-                found.add("unread suppressed", exact[name].size)
+            truth, cells_released = protection.on_grid(name, exact[name]).ravel(), released[name]
+            if np.ma.getmask(cells_released).any():
+                sums.add("unread suppressed", exact[name].size)
                 continue
             if not truth.size:
                 continue
-            row = truth.size // len(told) if truth.dtype == bool else 1
-            cells = np.asarray(told.data).ravel()
-            scores = self._cells(found, law, truth[:CELLS], cells[:CELLS], row)
-            found.add("unread beyond", max(0, truth.size - CELLS))
-            place = f"{kind} {name}"
-            self._parts |= {place} if len(self._parts) < PARTS else set()
-            if place in self._parts:
-                _moments(found, f"part {place}", scores)
-            _moments(found, f"calls of {8 ** min(4, int(math.log2(called) // 3))} cells on", scores)
-            _moments(found, f"releases from {2 ** int(math.log2(self._releases))} on", scores)
-            _together(found, "neighbouring cells", scores[1:], scores[:-1])
+            row = truth.size // len(cells_released) if truth.dtype == bool else 1
+            cells = np.asarray(cells_released.data).ravel()
+            scores = self._cells(sums, law, truth[:CELLS], cells[:CELLS], row)
+            sums.add("unread beyond", max(0, truth.size - CELLS))
+            part_name = f"{kind} {name}"
+            self._parts |= {part_name} if len(self._parts) < PARTS else set()
+            if part_name in self._parts:
+                _moments(sums, f"part {part_name}", scores)
+            _moments(sums, f"calls of {8 ** min(4, int(math.log2(called) // 3))} cells on", scores)
+            _moments(sums, f"releases from {2 ** int(math.log2(self._releases))} on", scores)
+            _together(sums, "neighbouring cells", scores[1:], scores[:-1])
             if before is not None:
-                _together(found, "parts of one release", *_cut(scores, before))
+                _together(sums, "parts of one release", *_cut(scores, before))
             before = scores
             last = self._before.get((kind, name))
             if last is not None:
-                _together(found, "the release before", *_cut(scores, last))
+                _together(sums, "the release before", *_cut(scores, last))
             self._before[kind, name] = scores
             if self.others is not None:
                 others = self.others.add((query, name), scores)
                 if others is not None:
-                    _together(found, "owners asked the same", scores, others)
-        return found
+                    _together(sums, "owners asked the same", scores, others)
+        return sums
 
     def _cells(
-        self, found: NoiseSums, law: Law, truth: np.ndarray, told: np.ndarray, row: int
+        self, sums: NoiseSums, law: Law, truth: np.ndarray, released: np.ndarray, row: int
     ) -> np.ndarray:
         """Add one part's statistics, ``row`` cells per position, and return its scores, shape (cells,)."""
         bits = truth.dtype == bool
-        noise = (truth ^ told.astype(bool)).astype(np.int64) if bits else told - truth
+        noise = (truth ^ released.astype(bool)).astype(np.int64) if bits else released - truth
         whole = np.rint(noise).astype(np.int64)
         scores = normal_scores(law, whole, self._rng)
-        _moments(found, "all", scores)
-        zero, often = noise == 0, silent(law)
-        width = "wide" if often < RARE else "narrow"
-        found.add(f"count no noise, {width}", len(scores), zero.sum(), len(scores) * often)
-        found.add("count fractions", len(scores), (noise != whole).sum(), 0.0)
+        _moments(sums, "all", scores)
+        zero, p_zero = noise == 0, silent(law)
+        width = "wide" if p_zero < RARE else "narrow"
+        sums.add(f"count no noise, {width}", len(scores), zero.sum(), len(scores) * p_zero)
+        sums.add("count fractions", len(scores), (noise != whole).sum(), 0.0)
         far = np.abs(scores)
         for tail in TAILS:
             expected = len(scores) * float(erfc(tail / math.sqrt(2)))
-            found.add(
-                f"count beyond {tail:g} deviations", len(scores), (far > tail).sum(), expected
-            )
+            sums.add(f"count beyond {tail:g} deviations", len(scores), (far > tail).sum(), expected)
         odd = truth.astype(np.int64) & 1
-        _binned(found, odd, scores, [f"{'odd' if each else 'even'} answers" for each in (0, 1)])
-        for place, at in (("first", slice(0, row)), ("last", slice(len(scores) - row, None))):
+        _binned(sums, odd, scores, [f"{'odd' if each else 'even'} answers" for each in (0, 1)])
+        for end, at in (("first", slice(0, row)), ("last", slice(len(scores) - row, None))):
             if len(scores) > 2 * row:
-                _moments(found, f"{place} cells", scores[at])
-                found.add(f"count no noise, {place} cells", row, zero[at].sum(), row * often)
+                _moments(sums, f"{end} cells", scores[at])
+                sums.add(f"count no noise, {end} cells", row, zero[at].sum(), row * p_zero)
         if not bits:
             size = np.digitize(np.abs(truth) / (law.std or 1.0), SIZES)
             names = ["answers of zero", *(f"answers below {to:g} deviations" for to in SIZES[1:])]
-            _binned(found, size, scores, [*names, "larger answers"])
-            _together(found, "the answer", scores, truth - truth.mean())
+            _binned(sums, size, scores, [*names, "larger answers"])
+            _together(sums, "the answer", scores, truth - truth.mean())
         if law.additive and law.std >= WIDE:
             for bit in range(BITS):
-                for of, values in (("noise", whole), ("release", told.astype(np.int64))):
+                for of, values in (("noise", whole), ("release", released.astype(np.int64))):
                     on = (values >> bit & 1).sum()
-                    found.add(f"count bit {bit} of the {of}", len(scores), on, len(scores) / 2)
+                    sums.add(f"count bit {bit} of the {of}", len(scores), on, len(scores) / 2)
         return scores
 
     def write(self) -> None:
@@ -222,29 +220,29 @@ def read_tally(ledger: Path, dataset: str) -> NoiseSums:
         return NoiseSums().add_all(store.get(NAME, {}))
 
 
-def _moments(found: NoiseSums, label: str, scores: np.ndarray) -> None:
-    found.add(f"score {label}", len(scores), scores.sum(), scores @ scores)
+def _moments(sums: NoiseSums, label: str, scores: np.ndarray) -> None:
+    sums.add(f"score {label}", len(scores), scores.sum(), scores @ scores)
 
 
-def _binned(found: NoiseSums, bins: np.ndarray, scores: np.ndarray, names: list[str]) -> None:
+def _binned(tally: NoiseSums, bins: np.ndarray, scores: np.ndarray, names: list[str]) -> None:
     size = len(names)
     numbers = np.bincount(bins, minlength=size)
     sums = np.bincount(bins, weights=scores, minlength=size)
     squares = np.bincount(bins, weights=scores**2, minlength=size)
     for name, *each in zip(names, numbers, sums, squares, strict=True):
         if each[0]:
-            found.add(f"score {name}", *each)
+            tally.add(f"score {name}", *each)
 
 
-def _together(found: NoiseSums, label: str, scores: np.ndarray, others: np.ndarray) -> None:
+def _together(sums: NoiseSums, label: str, scores: np.ndarray, others: np.ndarray) -> None:
     """Add scores times signs of earlier other scores: over n cells normal with variance n."""
     signs = np.sign(others)
-    found.add(f"sign {label}", (signs != 0).sum(), scores @ signs)
+    sums.add(f"sign {label}", (signs != 0).sum(), scores @ signs)
 
 
 def _cut(*rows: np.ndarray) -> Iterator[np.ndarray]:
-    least = min(map(len, rows))
-    return (row[:least] for row in rows)
+    length = min(map(len, rows))
+    return (row[:length] for row in rows)
 
 
 def normal_scores(law: Law, noise: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -59,9 +59,9 @@ def checked(mechanism: Mechanism, group: Mapping[str, BoundedPart], spend: Fract
         _check_law(law, priced)
     for measure in ("epsilon", "rho"):
         each = [mapped(law) for law in sound.laws if law.law.measure == measure]
-        most = sum(cost for cost in each if cost is not None)
+        total_cost = sum(cost for cost in each if cost is not None)
         charged = getattr(sound, measure)
-        if most and (charged is None or most > float(charged) * (1 + TOLERANCE)):
+        if total_cost and (charged is None or total_cost > float(charged) * (1 + TOLERANCE)):
             raise PluginError("charges less than OpenDP's map says")
     return priced
 
@@ -75,9 +75,9 @@ def _check_all_is_noisy(priced: Protection) -> None:
 
 def _short(loss: Loss) -> str:
     """Return in words by how much a loss is below its laws'; names a scale that was rounded down."""
-    least = sum(map(lost, loss.laws), Loss.free())
+    required = sum(map(lost, loss.laws), Loss.free())
     for name in ("epsilon", "rho"):
-        stated, needed = getattr(loss, name), getattr(least, name)
+        stated, needed = getattr(loss, name), getattr(required, name)
         if stated is not None and needed is None:
             return f": they have no {name}"
         if stated is not None and stated < needed:
@@ -106,15 +106,15 @@ def _check_law(law: Law, priced: Protection) -> None:
     """Check that a law covers its cells, and a user's law states at least the loss by its probabilities."""
     if proven(law) and law.additive and law.parameter > WIDEST:
         raise PluginError("64-bit integers cannot hold its noise")
-    names = [n for n, own in priced.laws.items() if own == law and n not in priced.bare]
+    names = [n for n, part_law in priced.laws.items() if part_law == law and n not in priced.bare]
     for grid in {priced.group[name].part.grid for name in names}:
         hidden = [name for name in names if priced.group[name].part.grid == grid]
         parts = {name: priced.group[name] for name in hidden}
-        cells, bound = sum(own.part.size for own in parts.values()), joint(parts)
+        cells, bound = sum(part_law.part.size for part_law in parts.values()), joint(parts)
         if isinstance(law, SumOfGaussians) and law.cells < cells:
             raise PluginError(f"law {law.name!r} is for {law.cells} cells, and hides {cells}")
-        if not proven(law) and (told := understated(law, bound, cells)):
-            raise PluginError(told)
+        if not proven(law) and (fault := understated(law, bound, cells)):
+            raise PluginError(fault)
 
 
 @lru_cache(maxsize=256)
@@ -130,20 +130,20 @@ def understated(law: Law, bound: Bound, cells: int) -> str:
         return f"law {law.name!r}: log_mass gives no log-probability for each point"
     for moved, step in spreads(bound, cells):
         units = moved * step**law.norm
-        lost, said = moved * law.worst(step), float(law.loses(units))
-        if not lost <= said * (1 + TOLERANCE) + 1e-9:
+        lost, stated = moved * law.worst(step), float(law.loses(units))
+        if not lost <= stated * (1 + TOLERANCE) + 1e-9:
             what = number_of(moved, "cell")
-            return f"law {law.name!r}: {what} moved by {step} lose {apart(lost, said)}"
+            return f"law {law.name!r}: {what} moved by {step} lose {apart(lost, stated)}"
     return ""
 
 
 @lru_cache(maxsize=1)
 def libraries() -> dict[str, str]:
     """Return versions of the libraries that draw and account for noise, for the ledger."""
-    found = {}
+    versions = {}
     for name in ("privfed", "opendp"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+            versions[name] = "unknown"
+    return versions

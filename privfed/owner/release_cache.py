@@ -77,11 +77,11 @@ class ReleaseCache:
 
     def spare(self, charge: Charge) -> Charge:
         """Return the charge, or a free one if its query was answered at no smaller epsilon."""
-        asked, every = charge.loss.epsilon, self._known.get(charge.query)
-        if not every or asked is None:
+        epsilon, every = charge.loss.epsilon, self._known.get(charge.query)
+        if not every or epsilon is None:
             return charge
         counts = self._scopes(charge.aspects(_now()))
-        fit = [known for known in every if asked <= known.epsilon and counts <= known.scopes]
+        fit = [known for known in every if epsilon <= known.epsilon and counts <= known.scopes]
         if not fit:
             return charge
         known = max(fit, key=lambda each: each.epsilon)

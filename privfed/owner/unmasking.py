@@ -49,13 +49,13 @@ class Unmasking:
         """Return a share of the owner's seed for each owner, sealed for that owner."""
         owners = self._terms.owners
         each = split(int.from_bytes(seed, "little"), len(owners), self._terms.least)
-        found = {}
+        sealed = {}
         for peer, share in zip(owners, each, strict=True):
             nonce, route = os.urandom(NONCE), _route(view, self._owner, peer)
-            found[peer] = nonce + self._pair(peer).box.encrypt(nonce, share, route)
-        return found
+            sealed[peer] = nonce + self._pair(peer).box.encrypt(nonce, share, route)
+        return sealed
 
-    def told(self, request: Request) -> tuple[dict[str, bytes], str]:
+    def shares(self, request: Request) -> tuple[dict[str, bytes], str]:
         """Return what an owner discloses in one of the two steps, and the view (Refused: a check fails)."""
         try:
             if request.kind == SURVIVORS:

@@ -127,8 +127,8 @@ class Accountant(ABC):
                     epsilon = min(epsilon, self.guarantee(fixed[-1], delta)[0])
             return PrivacyStatement(epsilon, delta)  # the first ceiling bounds the releases so far
         so_far, at = self.odometer(total, delta, fixed)
-        least = min(so_far, budget.epsilon) if at <= delta else budget.epsilon
-        return PrivacyStatement(least, delta, budget.epsilon)
+        epsilon_spent = min(so_far, budget.epsilon) if at <= delta else budget.epsilon
+        return PrivacyStatement(epsilon_spent, delta, budget.epsilon)
 
     def left(self, total: Amount, budget: Budget) -> Fraction:
         """Return the epsilon, rounded down, that one more study may spend at the budget's delta.
@@ -139,11 +139,11 @@ class Accountant(ABC):
         if total == self.nothing:
             return budget.epsilon
         ceiling = self.ceiling(budget)
-        rest, shrink = ceiling[0] - total[0], Fraction(1, 10**12)
-        if rest < ceiling[0] / 100_000 or rest <= 0:
+        remaining, shrink = ceiling[0] - total[0], Fraction(1, 10**12)
+        if remaining < ceiling[0] / 100_000 or remaining <= 0:
             return Fraction(0)
-        epsilon = self.guarantee((rest, *ceiling[1:]), budget.delta)[0]
-        while self._needs(epsilon, budget.delta) > rest:
+        epsilon = self.guarantee((remaining, *ceiling[1:]), budget.delta)[0]
+        while self._needs(epsilon, budget.delta) > remaining:
             epsilon, shrink = epsilon * (1 - shrink), 2 * shrink
         return epsilon
 
@@ -175,10 +175,12 @@ class Accountant(ABC):
                 f"guarantees epsilon {shown(stated[0])}{at_delta(stated[1])}"
             )
 
-    def _exact(self, told: Callable[..., Amount], *given: Any, of: Sequence[str] = ()) -> Amount:
+    def _exact(
+        self, method: Callable[..., Amount], *arguments: Any, of: Sequence[str] = ()
+    ) -> Amount:
         """Return a method's amount, an exact number for each component (else PluginError)."""
         try:
-            amount = told(*given)
+            amount = method(*arguments)
         except PrivfedError:
             raise
         except Exception as error:
@@ -188,7 +190,7 @@ class Accountant(ABC):
             if type(amount) is tuple and len(amount) == len(names) and all(map(_is_exact, amount)):
                 return amount
             why = f"gives no tuple of an exact number of at least 0 for each of {', '.join(names)}"
-        raise PluginError(f"accountant {self.name!r}: {told.__name__} {why}")
+        raise PluginError(f"accountant {self.name!r}: {method.__name__} {why}")
 
     def add(self, total: Amount, loss: Loss) -> Amount:
         """Return the total after one more loss."""

@@ -107,8 +107,8 @@ class Law(ABC):
     def log_ratio(self, present: np.ndarray, absent: np.ndarray) -> np.ndarray:
         """Return ln p(present) - ln p(absent) for each cell; 0 if both are impossible."""
         with np.errstate(invalid="ignore"):
-            told = self.log_mass(present) - self.log_mass(absent)
-        return np.where(np.isnan(told), 0.0, told)
+            ratio = self.log_mass(present) - self.log_mass(absent)
+        return np.where(np.isnan(ratio), 0.0, ratio)
 
     def worst(self, step: int) -> float:
         """Return a lower bound on the loss of one cell that changes by ``step``, from :meth:`log_mass` only.
@@ -131,9 +131,9 @@ class Law(ABC):
     def distance(self, moved: np.ndarray) -> np.ndarray:
         """Return the loss of records that change the cells (last axis) by ``moved``; for ``rho``, 2 rho."""
         units = np.rint((np.abs(moved) ** self.norm).sum(axis=-1)).astype(np.int64)
-        different, place = np.unique(units, return_inverse=True)
+        different, index = np.unique(units, return_inverse=True)
         lost = np.array([float(self.loses(int(each))) for each in different])
-        return np.asarray(lost[place] * (2 if self.measure == "rho" else 1))
+        return np.asarray(lost[index] * (2 if self.measure == "rho" else 1))
 
     def units(self, bound: Bound) -> int:
         """Return a bound in the law's norm."""
@@ -173,19 +173,23 @@ class Law(ABC):
 
     def to_wire(self) -> dict[str, Any]:
         """Return name and parameters as plain data, numbers as exact text."""
-        told = [repr(each) if isinstance(each, float) else str(each) for each in self.parameters]
-        return {"law": self.name, "parameters": told}
+        parameters = [
+            repr(each) if isinstance(each, float) else str(each) for each in self.parameters
+        ]
+        return {"law": self.name, "parameters": parameters}
 
     @classmethod
-    def from_wire(cls, plain: Any) -> Law:
+    def from_wire(cls, data: Any) -> Law:
         """Read the output of :meth:`to_wire`, or format 3 (``parameter``, a number); else InputError."""
-        known = isinstance(plain, dict) and isinstance(plain.get("law"), str)
-        told = plain.get("parameters", [plain.get("parameter")]) if known else None
-        if not isinstance(told, list | tuple) or not all(
-            isinstance(p, str | float | int) for p in told
+        known = isinstance(data, dict) and isinstance(data.get("law"), str)
+        parameters = data.get("parameters", [data.get("parameter")]) if known else None
+        if not isinstance(parameters, list | tuple) or not all(
+            isinstance(p, str | float | int) for p in parameters
         ):
             raise InputError("a law is written as its name and its parameters")
-        return law_of(plain["law"], *(p if isinstance(p, str) else repr(float(p)) for p in told))
+        return law_of(
+            data["law"], *(p if isinstance(p, str) else repr(float(p)) for p in parameters)
+        )
 
 
 class DiscreteLaplace(Law):
@@ -474,21 +478,21 @@ class Charged:
         return {**self.law.to_wire(), "units": self.units}
 
     @classmethod
-    def from_plain(cls, plain: Any) -> Charged:
+    def from_plain(cls, data: Any) -> Charged:
         """Read the output of :meth:`to_plain`, or the lists of format 3; else InputError.
 
         Format 3 has ``["laplace", L1, scale]``, ``["gaussian", squared L2, sigma]`` and
         ``["randomized-response", flip, bits]``.
         """
-        if isinstance(plain, list | tuple) and plain:
-            name, *words = map(str, plain)
+        if isinstance(data, list | tuple) and data:
+            name, *words = map(str, data)
             if len(words) != 2 or not words[name == "randomized-response"].isdecimal():
                 return cls(Unknown(name, *words), 0)
             flips = name == "randomized-response"
             return cls(law_of(name, words[not flips]), int(words[flips]))
-        if not isinstance(plain, dict) or type(plain.get("units")) is not int or plain["units"] < 0:
+        if not isinstance(data, dict) or type(data.get("units")) is not int or data["units"] < 0:
             raise InputError("a charged law is written as its name, its parameters and its units")
-        return cls(Law.from_wire(plain), plain["units"])
+        return cls(Law.from_wire(data), data["units"])
 
 
 #: Laws of this process's own mechanisms, passed as objects, that nothing installs: the last of each name.

@@ -55,17 +55,17 @@ class Limit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the limit as plain data."""
-        plain: dict[str, Any] = {"per": list(self.per), **self.budget.to_dict()}
-        return {**plain, "where": dict(self.where)} if self.where else plain
+        data: dict[str, Any] = {"per": list(self.per), **self.budget.to_dict()}
+        return {**data, "where": dict(self.where)} if self.where else data
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any], where: str = "policy") -> Limit:
+    def from_dict(cls, data: Mapping[str, Any], where: str = "policy") -> Limit:
         """Read plain data; ``per`` may be a single string."""
         where = f"{where}, [[limit]]"
-        check_keys(plain, {"per", "epsilon", "delta", "where"}, where, PolicyError)
-        if "epsilon" not in plain:
+        check_keys(data, {"per", "epsilon", "delta", "where"}, where, PolicyError)
+        if "epsilon" not in data:
             raise PolicyError(f'{where}: epsilon is missing; write epsilon = "1"')
-        per, fixed = plain.get("per", ()), plain.get("where", {})
+        per, fixed = data.get("per", ()), data.get("where", {})
         per = (per,) if isinstance(per, str) else per
         values = fixed.values() if isinstance(fixed, Mapping) else [None]
         if not isinstance(per, list | tuple) or not all(
@@ -74,7 +74,7 @@ class Limit:
             raise PolicyError(
                 f'{where}: per is a list of aspects and where a table of texts; write per = ["study"]'
             )
-        return cls(tuple(per), Budget.of(plain["epsilon"], plain.get("delta", 0)), fixed)
+        return cls(tuple(per), Budget.of(data["epsilon"], data.get("delta", 0)), fixed)
 
 
 def scope(names: tuple[str, ...], aspects: Mapping[str, str]) -> str:

@@ -102,32 +102,32 @@ class Loss:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the loss as plain data, exact numbers as text."""
-        plain: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         for name in ("epsilon", "rho"):
             value = getattr(self, name)
             if value is not None:
-                plain[name] = text(value)
+                data[name] = text(value)
         if self.delta:
-            plain["delta"] = text(self.delta)
+            data["delta"] = text(self.delta)
         if self.unprotected is not None:
-            plain["unprotected"] = self.unprotected
+            data["unprotected"] = self.unprotected
         if self.laws:
-            plain["laws"] = [charged.to_plain() for charged in self.laws]
+            data["laws"] = [charged.to_plain() for charged in self.laws]
         if self.basis:
-            plain["basis"] = list(self.basis)
-        return plain
+            data["basis"] = list(self.basis)
+        return data
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Loss:
+    def from_dict(cls, data: dict[str, Any]) -> Loss:
         """Read the output of :meth:`to_dict`; laws may have the form of format 3."""
         numbers = {
-            name: exact(plain[name], name, zero=True)
+            name: exact(data[name], name, zero=True)
             for name in ("epsilon", "rho", "delta")
-            if name in plain
+            if name in data
         }
-        laws = tuple(map(Charged.from_plain, plain.get("laws", ())))
-        basis = tuple(map(str, plain.get("basis", ())))
-        return cls(**numbers, unprotected=plain.get("unprotected"), laws=laws, basis=basis)
+        laws = tuple(map(Charged.from_plain, data.get("laws", ())))
+        basis = tuple(map(str, data.get("basis", ())))
+        return cls(**numbers, unprotected=data.get("unprotected"), laws=laws, basis=basis)
 
 
 def pure_to_zcdp(epsilon: Fraction) -> Fraction:
@@ -190,12 +190,16 @@ def basis_in_words(basis: Iterable[str]) -> str:
             colluding.append(int(name.split()[0]))
         else:
             names.setdefault(words.get(kind, words[CLAIMED]), []).append(name or kind)
-    told = [text.format(", ".join(named)) for text, named in sorted(names.items())]
-    for most in sorted(colluding)[:1]:
-        who = f"at most {most} owners collude" if most > 1 else f"at most {most} owner colludes"
-        told.append(f"if {who if most else 'no owner colludes'} with the server")
-    return "; ".join(told)
+    phrases = [text.format(", ".join(named)) for text, named in sorted(names.items())]
+    for max_colluding in sorted(colluding)[:1]:
+        who = (
+            f"at most {max_colluding} owners collude"
+            if max_colluding > 1
+            else f"at most {max_colluding} owner colludes"
+        )
+        phrases.append(f"if {who if max_colluding else 'no owner colludes'} with the server")
+    return "; ".join(phrases)
 
 
-def _both(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    return None if one is None or other is None else one + other
+def _both(first: Fraction | None, second: Fraction | None) -> Fraction | None:
+    return None if first is None or second is None else first + second

@@ -96,7 +96,7 @@ class MaskedSums:
 
     def check_mechanisms(self, kinds: Iterable[Iterable[Mechanism]]) -> None:
         """Check that some kind's guards can mask sums (else PolicyError)."""
-        if not any(own and all(map(_masks, own)) for own in map(tuple, kinds)):
+        if not any(mechanisms and all(map(_masks, mechanisms)) for mechanisms in map(tuple, kinds)):
             raise PolicyError(
                 "masked: no kind of query has gaussian noise on all of its parts, so nothing would be masked; "
                 "guard sums with it, or leave masked out"
@@ -112,9 +112,9 @@ class MaskedSums:
             return
         if budget is None:
             raise PolicyError("masked: unmasked bounds a budget; write [budget] with it")
-        most = self.at_most(accountant.ceiling(budget), accountant)
-        if not accountant.fits(most, accountant.ceiling(self.unmasked)):
-            needed = accountant.guarantee(most, self.unmasked.delta)[0]
+        upper_bound = self.at_most(accountant.ceiling(budget), accountant)
+        if not accountant.fits(upper_bound, accountant.ceiling(self.unmasked)):
+            needed = accountant.guarantee(upper_bound, self.unmasked.delta)[0]
             raise PolicyError(
                 f"masked: if the masks fail, this budget is epsilon {shown(needed, 4)}, and unmasked allows "
                 f"{shown(self.unmasked.epsilon, 4)}; raise it, lower the budget, or name fewer owners"
@@ -124,10 +124,10 @@ class MaskedSums:
         """Return the epsilon of the whole budget if the masks fail; None without a budget."""
         if budget is None:
             return None
-        most = self.at_most(accountant.ceiling(budget), accountant)
-        return accountant.guarantee(most, budget.delta)[0]
+        upper_bound = self.at_most(accountant.ceiling(budget), accountant)
+        return accountant.guarantee(upper_bound, budget.delta)[0]
 
-    def told(self, epsilon: Fraction | None) -> str:
+    def in_words(self, epsilon: Fraction | None) -> str:
         """Return the price without masks in words, to append to the first; empty if unknown."""
         if epsilon is None:
             return ""
@@ -145,25 +145,25 @@ class MaskedSums:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the terms as plain data, as in a policy file."""
-        plain: dict[str, Any] = {"with": dict(sorted(self.keys.items()))}
-        plain["colluding"] = self.colluding
+        data: dict[str, Any] = {"with": dict(sorted(self.keys.items()))}
+        data["colluding"] = self.colluding
         if self.least:
-            plain["least"] = self.least
+            data["least"] = self.least
         if self.unmasked is not None:
-            plain["unmasked"] = self.unmasked.to_dict()
-        return plain
+            data["unmasked"] = self.unmasked.to_dict()
+        return data
 
     @classmethod
-    def from_dict(cls, plain: Any, where: str = "policy") -> MaskedSums:
+    def from_dict(cls, data: Any, where: str = "policy") -> MaskedSums:
         """Read plain data; ``with`` is a table of keys by owner, or a list of names."""
-        if isinstance(plain, Mapping):
+        if isinstance(data, Mapping):
             known = {"with", "colluding", "least", "unmasked"}
-            check_keys(plain, known, f"{where}, masked", PolicyError)
-        if not isinstance(plain, Mapping) or "with" not in plain:
+            check_keys(data, known, f"{where}, masked", PolicyError)
+        if not isinstance(data, Mapping) or "with" not in data:
             raise PolicyError(
                 f'{where}: masked is a table; write masked = {{ with = {{ owner = "key" }}, colluding = 0 }}'
             )
-        named, limit = plain["with"], plain.get("unmasked")
+        named, limit = data["with"], data.get("unmasked")
         if not isinstance(named, Mapping):
             listed = named if isinstance(named, list | tuple) else ()
             named = dict.fromkeys((each for each in listed if isinstance(each, str)), "")
@@ -172,7 +172,7 @@ class MaskedSums:
                 f'{where}, masked: unmasked is a budget; write unmasked = {{ epsilon = "8", delta = "1e-5" }}'
             )
         budget = None if limit is None else Budget.of(limit["epsilon"], limit.get("delta", 0))
-        return cls(dict(named), plain.get("colluding", 0), budget, plain.get("least", 0))
+        return cls(dict(named), data.get("colluding", 0), budget, data.get("least", 0))
 
 
 def if_masks_fail(
@@ -189,8 +189,8 @@ def if_masks_fail(
 
 def _masks(mechanism: Mechanism) -> bool:
     """Whether a mechanism's noise may be divided among owners."""
-    own = is_drawn_here(mechanism) and not mechanism.suppresses
-    return own and mechanism.currency == "rho"
+    drawn_here = is_drawn_here(mechanism) and not mechanism.suppresses
+    return drawn_here and mechanism.currency == "rho"
 
 
 @dataclass(frozen=True)
@@ -237,8 +237,8 @@ class MaskedProtection:
     def on_grid(self, name: str, cells: np.ndarray) -> np.ndarray:
         """Return a part's exact cells in refined grid units, clipped to :data:`LARGEST` / K."""
         fine = self.refined[name]
-        most = min(2**53, LARGEST // (self.owners * fine))
-        return np.asarray(np.clip(cells.astype(np.int64), -most, most) * fine)
+        limit = min(2**53, LARGEST // (self.owners * fine))
+        return np.asarray(np.clip(cells.astype(np.int64), -limit, limit) * fine)
 
     @cached_property
     def alone(self) -> Loss:
@@ -266,23 +266,27 @@ def masked(protection: Protection, terms: MaskedSums) -> MaskedProtection | None
     if not (sums and _masks(protection.mechanism)):
         return None
     group, refined = dict(protection.group), dict.fromkeys(protection.group, 1)
-    alike: dict[tuple[Fraction, Law], list[str]] = {}
+    by_law: dict[tuple[Fraction, Law], list[str]] = {}
     for name, law in protection.laws.items():
-        alike.setdefault((group[name].part.grid, law), []).append(name)
+        by_law.setdefault((group[name].part.grid, law), []).append(name)
     laws: dict[str, SumOfGaussians] = {}
-    for (_, alone), names in alike.items():
+    for (_, alone), names in by_law.items():
         cells = sum(group[name].part.size for name in names)
         fine = refinement(alone.parameter / math.sqrt(terms.counted))
         if fine * len(terms.keys) > MOST_STEPS:
             raise ValueError("64-bit integers cannot hold the total of so many owners")
         law = SumOfGaussians(alone.parameter * fine, terms.counted, terms.fewest, cells)
         for name in names:
-            own, refined[name], laws[name] = group[name], fine, law
+            part_here, refined[name], laws[name] = group[name], fine, law
             finer = (
-                Bound(own.bound.l1 * fine, own.bound.l2_squared * fine**2) if own.bound else None
+                Bound(part_here.bound.l1 * fine, part_here.bound.l2_squared * fine**2)
+                if part_here.bound
+                else None
             )
             group[name] = replace(
-                own, part=replace(own.part, grid=own.part.grid / fine), bound=finer
+                part_here,
+                part=replace(part_here.part, grid=part_here.part.grid / fine),
+                bound=finer,
             )
     stated = replace(protection.loss, laws=(), basis=())
     total = Protection(protection.mechanism, group, protection.spend, laws, stated)
@@ -296,7 +300,11 @@ def all_masked(
     if terms is None:
         return ()
     each = [masked(protection, terms) for protection in protections]
-    return tuple(own for own in each if own is not None) if None not in each else ()
+    return (
+        tuple(masked_one for masked_one in each if masked_one is not None)
+        if None not in each
+        else ()
+    )
 
 
 def refinement(sigma: float) -> int:

@@ -99,10 +99,12 @@ def _noisy(mechanism: Mechanism, exact: np.ndarray, law: Law | None, noise: Nois
     if law is None:
         return exact if type(mechanism).finish is Mechanism.finish else exact.copy()
     drawn = np.asarray(type(mechanism).draw(mechanism, law, noise, exact.size))
-    own = type(mechanism).draw is not Mechanism.draw  # the author's claim, which audits test
-    if drawn.shape != (exact.size,) or not (own or drawn.dtype.kind in "biu"):
-        found = f"{drawn.dtype} of shape {drawn.shape}"
-        raise PluginError(f"law {law.name!r} draws {found}, not integers of shape ({exact.size},)")
+    overridden = type(mechanism).draw is not Mechanism.draw  # the author's claim, which audits test
+    if drawn.shape != (exact.size,) or not (overridden or drawn.dtype.kind in "biu"):
+        description = f"{drawn.dtype} of shape {drawn.shape}"
+        raise PluginError(
+            f"law {law.name!r} draws {description}, not integers of shape ({exact.size},)"
+        )
     drawn = drawn.reshape(exact.shape)
     return np.asarray(exact + drawn if law.additive else exact.astype(bool) ^ drawn)
 
@@ -166,11 +168,11 @@ class OpenDPMechanism(Mechanism):
         released = {name: unmasked(exact[name]) for name in priced.group}
         for names, bound, share in shares(priced.group, priced.spend):
             vector = np.concatenate([exact[name].ravel() for name in names]).astype(np.int64)
-            told = np.array(self.measurement(bound, share)(vector))
+            released_vector = np.array(self.measurement(bound, share)(vector))
             ends = np.cumsum([exact[name].size for name in names])
-            if told.shape != vector.shape:
+            if released_vector.shape != vector.shape:
                 raise PluginError(f"mechanism {self.name!r}: its measurement changes the size")
-            for name, cells in zip(names, np.split(told, ends[:-1]), strict=True):
+            for name, cells in zip(names, np.split(released_vector, ends[:-1]), strict=True):
                 released[name] = unmasked(cells.reshape(exact[name].shape))
         return released
 
@@ -222,8 +224,8 @@ class Protection:
         """Parts that a record can change and that have no bound or no law."""
         return tuple(
             name
-            for name, own in self.group.items()
-            if own.bound is None or (own.bound.l1 and name not in self.laws)
+            for name, bounded in self.group.items()
+            if bounded.bound is None or (bounded.bound.l1 and name not in self.laws)
         )
 
     @cached_property
@@ -232,13 +234,13 @@ class Protection:
 
         Noise is independent: the losses of vectors on several grids, or of several laws, add up.
         """
-        alike: dict[tuple[Fraction, Law], dict[str, BoundedPart]] = {}
+        by_law: dict[tuple[Fraction, Law], dict[str, BoundedPart]] = {}
         for name, law in self.laws.items():
             if name in self.group:
-                alike.setdefault((self.group[name].part.grid, law), {})[name] = self.group[name]
+                by_law.setdefault((self.group[name].part.grid, law), {})[name] = self.group[name]
         if self.bare:
             return ()
-        each = [Charged(law, law.units(joint(parts))) for (_, law), parts in alike.items()]
+        each = [Charged(law, law.units(joint(parts))) for (_, law), parts in by_law.items()]
         return tuple(charged for charged in each if charged.units)
 
     @cached_property
@@ -284,7 +286,7 @@ def shares(
     grids: dict[Fraction, dict[str, BoundedPart]] = {}
     for name, bounded in group.items():
         grids.setdefault(bounded.part.grid, {})[name] = bounded
-    bounds = {grid: joint(own) for grid, own in grids.items()}
+    bounds = {grid: joint(parts) for grid, parts in grids.items()}
     changing = [grid for grid, bound in bounds.items() if bound.l1]
     for grid in changing:
         yield list(grids[grid]), bounds[grid], spend / len(changing)
@@ -295,10 +297,10 @@ def spreads(bound: Bound, cells: int) -> list[tuple[int, int]]:
 
     All are within both norms; the numbers of cells are the powers of two below the maximum, and it.
     """
-    most = min(cells, bound.l1, bound.l2_squared)
-    numbers = sorted({most, *(2**power for power in range(most.bit_length()))} - {0})
+    max_cells = min(cells, bound.l1, bound.l2_squared)
+    numbers = sorted({max_cells, *(2**power for power in range(max_cells.bit_length()))} - {0})
     steps = ((k, min(bound.l1 // k, math.isqrt(bound.l2_squared // k))) for k in numbers)
-    return [(k, step) for k, step in steps if step and k <= most]
+    return [(k, step) for k, step in steps if step and k <= max_cells]
 
 
 def joint(group: Mapping[str, BoundedPart]) -> Bound:

@@ -44,9 +44,9 @@ class Neighbours:
         return steps * to.cap
 
 
-def convert(loss: Loss, given: Neighbours, wanted: Neighbours) -> Loss:
+def convert(loss: Loss, given: Neighbours, required: Neighbours) -> Loss:
     """Convert a loss to other neighbours by group privacy (UnsupportedLoss: no theorem applies)."""
-    return group(loss, given.steps(wanted))
+    return group(loss, given.steps(required))
 
 
 def group(loss: Loss, steps: int) -> Loss:

@@ -102,12 +102,12 @@ class TestNoise(Noise):
 
 def _dyadic(size: int, probability: Fraction, draw: Callable[[int], bytes]) -> np.ndarray:
     """Compare uniform 64-bit words with the threshold, drawing the last 56 bits only for ties."""
-    first, rest = _threshold(probability)
+    first, remainder = _threshold(probability)
     leading = np.frombuffer(draw(size), dtype=np.uint8)
     below = leading < first
     ties = np.flatnonzero(leading == first)
     further = np.frombuffer(draw(8 * len(ties)), dtype=np.uint64) >> np.uint64(8)
-    below[ties] = further < rest
+    below[ties] = further < remainder
     return np.asarray(below)
 
 

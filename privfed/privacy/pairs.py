@@ -20,8 +20,8 @@ class DominatingPair(ABC):
 
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
         """Return delta(epsilon), also for negative epsilon."""
-        least = -np.expm1(np.minimum(epsilon, 0))
-        delta = np.asarray(np.clip(self.divergence(epsilon), least, 1.0))
+        lower = -np.expm1(np.minimum(epsilon, 0))
+        delta = np.asarray(np.clip(self.divergence(epsilon), lower, 1.0))
         delta[epsilon >= self.size] = 0.0
         return delta
 
@@ -79,8 +79,8 @@ class GaussianPair(DominatingPair):
 
     def curve(self, epsilon: np.ndarray) -> np.ndarray:
         """Return delta(epsilon), which is never zero."""
-        least = -np.expm1(np.minimum(epsilon, 0))
-        return np.asarray(np.clip(self.divergence(epsilon), least, 1.0))
+        lower = -np.expm1(np.minimum(epsilon, 0))
+        return np.asarray(np.clip(self.divergence(epsilon), lower, 1.0))
 
     @property
     def reach(self) -> float:

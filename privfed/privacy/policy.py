@@ -95,25 +95,25 @@ class Guard:
 
     def amount(self, proposed: Fraction | None) -> Fraction:
         """Return what a request spends: its proposal, at most the cap, or the guard's own spend."""
-        own = self.spend or Fraction(0)
+        spend = self.spend or Fraction(0)
         if proposed is None:
-            return own
+            return spend
         if proposed.denominator > SHORT and PROPOSED % proposed.denominator:
             proposed = Fraction(math.floor(proposed * PROPOSED), PROPOSED)
-        return min(proposed, self.cap if self.cap is not None else own)
+        return min(proposed, self.cap if self.cap is not None else spend)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guard as plain data."""
-        plain: dict[str, Any] = {"mechanism": self.called, "parts": list(self.parts)}
+        data: dict[str, Any] = {"mechanism": self.called, "parts": list(self.parts)}
         for name in ("spend", "cap"):
             value = getattr(self, name)
             if value is not None:
-                plain[name] = text(value)
+                data[name] = text(value)
         if self.times is not None:
-            plain["times"] = self.times
+            data["times"] = self.times
         if self._options:
-            plain["options"] = self._options
-        return plain
+            data["options"] = self._options
+        return data
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class Policy(InToml):
     def to_dict(self) -> dict[str, Any]:
         """Return the policy as plain data, in the form of its TOML file."""
         called = self.accountant if isinstance(self.accountant, str) else self.accountant.name
-        plain: dict[str, Any] = {
+        data: dict[str, Any] = {
             "name": self.name,
             "unit": self.unit,
             "relation": self.relation,
@@ -210,49 +210,49 @@ class Policy(InToml):
             "cells": self.cells,
         }
         if self.cap is not None:
-            plain["cap"] = self.cap
+            data["cap"] = self.cap
         if self.budget is not None:
-            plain["budget"] = self.budget.to_dict()
+            data["budget"] = self.budget.to_dict()
         if self.limits:
-            plain["limit"] = [limit.to_dict() for limit in self.limits]
+            data["limit"] = [limit.to_dict() for limit in self.limits]
         if self.masked is not None:
-            plain["masked"] = self.masked.to_dict()
+            data["masked"] = self.masked.to_dict()
         if self.shuffled is not None:
-            plain["shuffled"] = self.shuffled.to_dict()
-        plain["local"] = sorted(kind for kind, guards in self.guards.items() if not guards)
-        plain["guard"] = [
+            data["shuffled"] = self.shuffled.to_dict()
+        data["local"] = sorted(kind for kind, guards in self.guards.items() if not guards)
+        data["guard"] = [
             {"query": kind, **guard.to_dict()}
             for kind in sorted(self.guards)
             for guard in self.guards[kind]
         ]
-        return plain
+        return data
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any], where: str = "policy") -> Policy:
+    def from_dict(cls, data: Mapping[str, Any], where: str = "policy") -> Policy:
         """Read plain data; a misspelt key is an error that lists the known ones."""
         plainly = ("unit", "relation", "cap", "accountant", "name", "cells")
         terms: dict[str, Any] = {"masked": MaskedSums, "shuffled": TrustedShuffler}
         known = {*plainly, *terms, "budget", "local", "guard", "limit"}
         faults, budget, limits = Faults(), None, []
         with faults.collected():
-            check_keys(plain, known, where, PolicyError)
+            check_keys(data, known, where, PolicyError)
         guards: dict[str, tuple[Guard, ...]] = {}
         with faults.collected():
-            guards = {str(kind): () for kind in _list(plain, "local", '["kind of query"]', where)}
-        for number, entry in enumerate(_listed(plain, "guard", faults, where), 1):
-            with faults.collected(), _numbered(number, plain["guard"], where):
+            guards = {str(kind): () for kind in _list(data, "local", '["kind of query"]', where)}
+        for number, entry in enumerate(_listed(data, "guard", faults, where), 1):
+            with faults.collected(), _numbered(number, data["guard"], where):
                 kind, guard = _guard(entry, where)
                 guards[kind] = (*guards.get(kind, ()), guard)
-        for entry in _listed(plain, "limit", faults, where):
+        for entry in _listed(data, "limit", faults, where):
             with faults.collected():
                 limits.append(Limit.from_dict(entry, where))
         with faults.collected():
-            budget = _budget(plain.get("budget"), where)
-        chosen = {key: plain[key] for key in plainly if key in plain}
+            budget = _budget(data.get("budget"), where)
+        chosen = {key: data[key] for key in plainly if key in data}
         for key, term in terms.items():
             with faults.collected():
-                if key in plain:
-                    chosen[key] = term.from_dict(plain[key], where)
+                if key in data:
+                    chosen[key] = term.from_dict(data[key], where)
         with faults.collected():
             made = cls(guards, budget=budget, limits=tuple(limits), **chosen)
         faults.tell(PolicyError)
@@ -262,16 +262,16 @@ class Policy(InToml):
     def from_toml(cls, path: str | Path) -> Policy:
         """Read a policy file."""
         where = f"policy file {path}"
-        plain, faults = read_toml(path, where, PolicyError), Faults()
+        data, faults = read_toml(path, where, PolicyError), Faults()
         with faults.collected(), naming(where):
-            made = cls.from_dict(plain, where)
-        plugins.check_all(_named(plain), where, faults)
+            made = cls.from_dict(data, where)
+        plugins.check_all(_named(data), where, faults)
         faults.tell(PolicyError)
         return made
 
 
-def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    accountant, guards = plain.get("accountant", "pure"), plain.get("guard", ())
+def _named(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    accountant, guards = data.get("accountant", "pure"), data.get("guard", ())
     if isinstance(accountant, str):
         yield "accountants", accountant
     for guard in guards if isinstance(guards, list) else ():
@@ -279,16 +279,16 @@ def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "mechanisms", guard["mechanism"]
 
 
-def _list(plain: Mapping[str, Any], key: str, wanted: str, where: str) -> list[Any]:
-    value = plain.get(key, [])
+def _list(data: Mapping[str, Any], key: str, example: str, where: str) -> list[Any]:
+    value = data.get(key, [])
     if not isinstance(value, list | tuple):
-        raise PolicyError(f"{where}: {key} must be a list; write {wanted}")
+        raise PolicyError(f"{where}: {key} must be a list; write {example}")
     return list(value)
 
 
-def _listed(plain: Mapping[str, Any], key: str, faults: Faults, where: str) -> list[Any]:
+def _listed(data: Mapping[str, Any], key: str, faults: Faults, where: str) -> list[Any]:
     with faults.collected():
-        return _list(plain, key, f"[[{key}]] tables", where)
+        return _list(data, key, f"[[{key}]] tables", where)
     return []
 
 
@@ -299,17 +299,17 @@ def _numbered(number: int, guards: Any, where: str) -> Iterator[None]:
         yield
     except InputError as error:
         if len(guards) > 1:
-            told = (fault.removeprefix(where).removeprefix(": ") for fault in error.faults)
+            faults = (fault.removeprefix(where).removeprefix(": ") for fault in error.faults)
             error.args = tuple(
-                f"{where}: guard {number}: {fault.removeprefix(', ')}" for fault in told
+                f"{where}: guard {number}: {fault.removeprefix(', ')}" for fault in faults
             )
         raise
 
 
-def terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
+def terms_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return :meth:`Policy.terms` of a policy given as plain data."""
     shared = ("unit", "relation", "cap", "accountant", "budget", "limit")
-    return {key: plain[key] for key in shared if key in plain}
+    return {key: data[key] for key in shared if key in data}
 
 
 def _guard(entry: Mapping[str, Any], where: str) -> tuple[str, Guard]:
@@ -322,17 +322,17 @@ def _guard(entry: Mapping[str, Any], where: str) -> tuple[str, Guard]:
     for key in ("query", "mechanism"):
         if not isinstance(entry.get(key), str):
             raise PolicyError(f'{where}: every [[guard]] needs {key} = "..."')
-    plain = {key: entry[key] for key in ("spend", "cap", "times", "options") if key in entry}
-    return entry["query"], Guard(entry["mechanism"], entry.get("parts", ("*",)), **plain)
+    data = {key: entry[key] for key in ("spend", "cap", "times", "options") if key in entry}
+    return entry["query"], Guard(entry["mechanism"], entry.get("parts", ("*",)), **data)
 
 
-def _budget(plain: Mapping[str, Any] | None, where: str) -> Budget | None:
-    if plain is None:
+def _budget(data: Mapping[str, Any] | None, where: str) -> Budget | None:
+    if data is None:
         return None
-    check_keys(plain, {"epsilon", "delta"}, f"{where}, [budget]", PolicyError)
-    if "epsilon" not in plain:
+    check_keys(data, {"epsilon", "delta"}, f"{where}, [budget]", PolicyError)
+    if "epsilon" not in data:
         raise PolicyError(f'{where}: [budget] needs epsilon = "..."')
-    return Budget.of(plain["epsilon"], plain.get("delta", 0))
+    return Budget.of(data["epsilon"], data.get("delta", 0))
 
 
 def _overlaps(kind: str, guards: tuple[Guard, ...]) -> Iterator[str]:
@@ -368,10 +368,10 @@ class TrustedShuffler:
         return {"people": self.people, "delta": text(self.delta)}
 
     @classmethod
-    def from_dict(cls, plain: Any, where: str = "policy") -> TrustedShuffler:
+    def from_dict(cls, data: Any, where: str = "policy") -> TrustedShuffler:
         """Read plain data."""
-        if not isinstance(plain, Mapping) or "people" not in plain:
+        if not isinstance(data, Mapping) or "people" not in data:
             raise PolicyError(f"{where}: shuffled is a table; write shuffled = {{ people = 2000 }}")
-        check_keys(plain, {"people", "delta"}, f"{where}, shuffled", PolicyError)
-        delta = readable(plain.get("delta", "1e-5"), f"{where}, shuffled: delta", zero=True)
-        return cls(plain["people"], delta)
+        check_keys(data, {"people", "delta"}, f"{where}, shuffled", PolicyError)
+        delta = readable(data.get("delta", "1e-5"), f"{where}, shuffled: delta", zero=True)
+        return cls(data["people"], delta)

@@ -81,7 +81,7 @@ def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None
     None if the policy does not bound them: a kind has no ``times``, or a guard no finite guarantee.
     Kinds that are always refused, and local effects, are omitted.
     """
-    found: dict[str, tuple[int, tuple[Loss, ...]]] = {}
+    losses_by_kind: dict[str, tuple[int, tuple[Loss, ...]]] = {}
     for kind, guards in policy.guards.items():
         if not guards or any(guard.called == "refuse" for guard in guards):
             continue
@@ -93,8 +93,8 @@ def dearest_of(policy: Policy) -> dict[str, tuple[int, tuple[Loss, ...]]] | None
         known = tuple(loss for loss in losses if loss is not None)
         if not times or len(known) < len(guards):
             return None
-        found[kind] = min(times), known
-    return found
+        losses_by_kind[kind] = min(times), known
+    return losses_by_kind
 
 
 def kinds_of(policy: Policy, queries: Iterable[type[Query]]) -> dict[str, type[Query]]:

@@ -36,8 +36,8 @@ def sampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> tup
     Q's from Q's where it is negative, and the other's are e^-|loss| times as large: both come from the same points of
     the same curve, as H(Q, P) at 1 / x is 1 - 1 / x + H(P, Q) at x, over x.
     """
-    spread = rate / noise
-    width = max(1e-6, min(spread / STEPS, spread * np.sqrt(steps) / SPREADS))
+    std = rate / noise
+    width = max(1e-6, min(std / STEPS, std * np.sqrt(steps) / SPREADS))
     composed = from_gaussian_mechanism(
         noise, value_discretization_interval=width, sampling_prob=rate
     ).self_compose(steps)
@@ -63,8 +63,8 @@ def sampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> tup
     return round_up(rho * (1 + 1e-6)), composed.get_epsilon_for_delta(delta)
 
 
-def _ratio(one: np.ndarray, other: np.ndarray) -> float:
+def _ratio(log_p: np.ndarray, log_q: np.ndarray) -> float:
     """Return the largest Renyi divergence over its order, from log-masses on the same points."""
-    found = np.array([logsumexp(a * one + (1 - a) * other) / (a - 1) for a in ORDERS])
-    between = found[1:] / ORDERS[:-1]
-    return float(max(found[0], between.max(), (one - other).max() / ORDERS[-1]))
+    divergences = np.array([logsumexp(a * log_p + (1 - a) * log_q) / (a - 1) for a in ORDERS])
+    between = divergences[1:] / ORDERS[:-1]
+    return float(max(divergences[0], between.max(), (log_p - log_q).max() / ORDERS[-1]))

@@ -134,12 +134,12 @@ def _cells(column: pd.Series[Any], *, texts: bool = False) -> np.ndarray:
         return cells.view(np.uint64)
     if column.dtype == object and pd.api.types.infer_dtype(column) != "string":  # True equals 1
         column = column.map(lambda cell: str(cell) if isinstance(cell, bool | np.bool_) else cell)
-    places, values = pd.factorize(column)
+    indices, values = pd.factorize(column)
     words = [
         *(_text(v) if texts and isinstance(v, str) else _cell(v) for v in values),
         struct.pack("<d", np.nan),
     ]
-    return np.frombuffer(b"".join(words), "<u8").astype(np.uint64)[places]
+    return np.frombuffer(b"".join(words), "<u8").astype(np.uint64)[indices]
 
 
 def _cell(value: Any) -> bytes:
@@ -157,8 +157,8 @@ def _text(value: str) -> bytes:
 
 
 def _hashed(words: Sequence[np.ndarray], secret: bytes, records: int) -> Keys:
-    own = np.frombuffer(hashlib.blake2b(secret, digest_size=16).digest(), "<u8")
-    return _long_hash((own[:1], own[1:]), words, records)
+    key = np.frombuffer(hashlib.blake2b(secret, digest_size=16).digest(), "<u8")
+    return _long_hash((key[:1], key[1:]), words, records)
 
 
 def _numbered(hashed: Keys, same: Keys | None = None) -> Keys:
@@ -171,8 +171,8 @@ def _long_hash(keys: Keys, words: Sequence[np.ndarray], records: int) -> Keys:
     low, high = np.empty(records, np.uint64), np.empty(records, np.uint64)
     for start in range(0, records, _BLOCK):
         piece = slice(start, start + _BLOCK)
-        own = keys if len(keys[0]) == 1 else (keys[0][piece], keys[1][piece])
-        low[piece], high[piece] = siphash(own, [word[piece] for word in words], 2)
+        key_words = keys if len(keys[0]) == 1 else (keys[0][piece], keys[1][piece])
+        low[piece], high[piece] = siphash(key_words, [word[piece] for word in words], 2)
     return low, high
 
 
@@ -182,9 +182,9 @@ def _number_equals(hashed: Keys) -> np.ndarray:
     same = np.ones(len(order), bool)
     for word in hashed:
         same[1:] &= word[order[1:]] == word[order[:-1]]
-    place = np.arange(len(order))
+    index = np.arange(len(order))
     same[:1] = False
-    first = np.maximum.accumulate(np.where(same, 0, place))
+    first = np.maximum.accumulate(np.where(same, 0, index))
     number = np.empty(len(order), np.uint64)
-    number[order] = place - first
+    number[order] = index - first
     return number

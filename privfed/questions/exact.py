@@ -21,8 +21,8 @@ def exact(value: Number, name: str = "value", *, zero: bool = False) -> Fraction
     """
     number = _parse(value, name)
     if number < 0 or (number == 0 and not zero):
-        wanted = "at least 0" if zero else "greater than 0"
-        raise InputError(f"{name} must be {wanted}, not {value!r}; {_example(name)}")
+        condition = "at least 0" if zero else "greater than 0"
+        raise InputError(f"{name} must be {condition}, not {value!r}; {_example(name)}")
     return number
 
 
@@ -38,8 +38,8 @@ def _example(name: str) -> str:
     return f"write for example '{'1e-5' if name.endswith('delta') else '0.5'}'"
 
 
-def _beyond(name: str, most: int) -> str:
-    return f"{name} must lie between 1e-{most} and 1e{most}; {_example(name)}"
+def _beyond(name: str, max_exponent: int) -> str:
+    return f"{name} must lie between 1e-{max_exponent} and 1e{max_exponent}; {_example(name)}"
 
 
 def _parse(value: Number, name: str) -> Fraction:
@@ -89,8 +89,8 @@ def shown_percent(share: Fraction | float) -> str:
 
 def apart(one: float, other: float) -> str:
     """Format two unequal numbers with as many digits as distinguish them: ``1.00000001, not 1``."""
-    told = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(4, 18))
-    return next((f"{a}, not {b}" for a, b in told if a != b), f"{one}, not {other}")
+    roundings = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in range(4, 18))
+    return next((f"{a}, not {b}" for a, b in roundings if a != b), f"{one}, not {other}")
 
 
 def shown_down(value: Fraction | float, digits: int = 4) -> str:
@@ -111,8 +111,8 @@ def at_delta(value: Fraction | float) -> str:
 def _shown(value: Fraction | float, digits: int, rounding: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "inf"
-    plain = _rounded(value, digits, rounding).normalize(Context(prec=digits))
-    return f"{plain:f}" if -5 < plain.adjusted() < 7 else f"{plain:e}"
+    data = _rounded(value, digits, rounding).normalize(Context(prec=digits))
+    return f"{data:f}" if -5 < data.adjusted() < 7 else f"{data:e}"
 
 
 def _rounded(value: Fraction | float, digits: int, rounding: str) -> Decimal:
@@ -126,9 +126,9 @@ def _rounded(value: Fraction | float, digits: int, rounding: str) -> Decimal:
 @lru_cache(maxsize=4096)
 def text(value: Fraction) -> str:
     """Format a fraction exactly: as a decimal if one exists, else as ``p/q``."""
-    twos, rest = _divide_out(value.denominator, 2)
-    fives, rest = _divide_out(rest, 5)
-    if rest != 1:
+    twos, remainder = _divide_out(value.denominator, 2)
+    fives, remainder = _divide_out(remainder, 5)
+    if remainder != 1:
         return f"{value.numerator}/{value.denominator}"
     digits = max(twos, fives)
     whole = abs(value.numerator) * 10**digits // value.denominator

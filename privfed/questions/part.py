@@ -137,7 +137,7 @@ class Part:
     def admits(self, shape: tuple[int, ...]) -> bool:
         """Whether an array of some shape is one of this part."""
         return len(shape) == len(self.shape) and all(
-            size in (-1, found) for size, found in zip(self.shape, shape, strict=True)
+            size in (-1, actual) for size, actual in zip(self.shape, shape, strict=True)
         )
 
 
@@ -147,13 +147,13 @@ def as_declared(array: np.ndarray, part: Part) -> np.ndarray:
         raise ValueError("an array does not have its declared shape")
     if not part.exact or array.dtype == bool:
         return array
-    most = 2**53  # an integer: as a float, 2^53 + 1 would pass, and a neighbour's cells be clipped
-    if array.dtype == np.int64 and -most <= array.min(initial=0) <= array.max(initial=0) <= most:
+    limit = 2**53  # an integer: as a float, 2^53 + 1 would pass, and a neighbour's cells be clipped
+    if array.dtype == np.int64 and -limit <= array.min(initial=0) <= array.max(initial=0) <= limit:
         return array.copy()
     if array.dtype.kind == "f" and not np.array_equal(np.trunc(array), array):
         raise ValueError("an array on a grid must hold whole units")
     # clipping does not increase sensitivity, and avoids overflow
-    whole: np.ndarray = np.clip(array, np.float64(-most), np.float64(most)).astype(np.int64)
+    whole: np.ndarray = np.clip(array, np.float64(-limit), np.float64(limit)).astype(np.int64)
     return whole
 
 

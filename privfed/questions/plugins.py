@@ -38,16 +38,16 @@ def available(group: str) -> dict[str, EntryPoint]:
     """Return a group's installed plugins by name (PluginError: two distributions use one name)."""
     if group not in GROUPS:
         raise PluginError(f"no plugin group {group!r}; the groups are {', '.join(GROUPS)}")
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in entry_points(group=f"privfed.{group}"):
-        other = found.get(point.name)
+        other = points.get(point.name)
         if other is not None and other.value != point.value:
             raise PluginError(
                 f"{GROUPS[group]} {point.name!r} is installed twice, by {_source(other)} and {_source(point)}; "
                 "uninstall one"
             )
-        found[point.name] = point
-    return found
+        points[point.name] = point
+    return points
 
 
 def check(group: str, name: str) -> None:
@@ -80,8 +80,8 @@ def load(group: str, name: str) -> Any:
         loaded = point.load()
     except Exception as error:  # importing a module may raise anything
         known = isinstance(error, ImportError | AttributeError)
-        told = f"cannot be loaded: {error if known else f'{type(error).__name__}: {error}'}"
-        raise PluginError(f"{GROUPS[group]} {name!r} of {_source(point)} {told}") from error
+        reason = f"cannot be loaded: {error if known else f'{type(error).__name__}: {error}'}"
+        raise PluginError(f"{GROUPS[group]} {name!r} of {_source(point)} {reason}") from error
     if fault := _fault(group, name, loaded):
         raise PluginError(f"{GROUPS[group]} {name!r} of {_source(point)} {fault}")
     return loaded
@@ -104,11 +104,9 @@ def _fault(group: str, name: str, loaded: Any) -> str:
     if lacking := ", ".join(sorted(getattr(loaded, "__abstractmethods__", ()))):
         return f"is not finished; write {lacking}"
     word = {"queries": "kind", "learners": "__name__"}.get(group, "name")
-    own = getattr(loaded, word, None)
-    if own != name:
-        return (
-            f"calls itself {own!r} ({word}); write the same name in the entry point and the class"
-        )
+    actual = getattr(loaded, word, None)
+    if actual != name:
+        return f"calls itself {actual!r} ({word}); write the same name in the entry point and the class"
     return ""
 
 
@@ -120,25 +118,25 @@ def taken(group: str, name: str, kind: type) -> bool:
 @cache
 def packages() -> dict[str, tuple[str, str]]:
     """The distributions of installed plugins that are not ours, by the module that each is in: name and version."""
-    found = {}
+    distributions = {}
     for group in GROUPS:
         for point in entry_points(group=f"privfed.{group}"):
             module = point.module.partition(".")[0]
             if module != "privfed" and point.dist is not None:
-                found[module] = (point.dist.name, point.dist.version)
-    return found
+                distributions[module] = (point.dist.name, point.dist.version)
+    return distributions
 
 
 def blamed(error: Exception) -> str:
     """The installed plugin of another package in whose code an error was raised last, in words; or nothing."""
-    found, trace = "", error.__traceback__
+    location, trace = "", error.__traceback__
     while trace is not None:
         code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__"))
         if home := packages().get(module.partition(".")[0]):
             line = f"line {trace.tb_lineno} of {Path(code.co_filename).name}"
-            found = f"error in the plugin {' '.join(home)}: {code.co_name}, {line}"
+            location = f"error in the plugin {' '.join(home)}: {code.co_name}, {line}"
         trace = trace.tb_next
-    return found
+    return location
 
 
 def version(group: str, name: str) -> str:

@@ -169,8 +169,8 @@ class Nodes:
     @cached_property
     def _steps(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Each node's feature, flattened children (a leaf's are itself), and the number of branches."""
-        own = np.arange(len(self.feature))[:, None]
-        following = np.where(self.children >= 0, self.children, own)
+        node_numbers = np.arange(len(self.feature))[:, None]
+        following = np.where(self.children >= 0, self.children, node_numbers)
         return np.maximum(self.feature, 0), following.ravel(), following.shape[1]
 
     @cached_property
@@ -188,10 +188,10 @@ class Nodes:
     def _branch(self, at: np.ndarray, values: np.ndarray) -> np.ndarray:
         branch: np.ndarray = ~(values < self._cut_columns[0].take(at))
         if len(self._cut_columns) > 1:
-            reached = branch.astype(np.int64)
+            branches = branch.astype(np.int64)
             for cuts in self._cut_columns[1:]:
-                reached += ~(values < cuts.take(at))
-            branch = np.minimum(reached, self._last.take(at))
+                branches += ~(values < cuts.take(at))
+            branch = np.minimum(branches, self._last.take(at))
         if not self.categories.shape[1]:
             return branch
         known = (values >= 0) & (values < self.categories.shape[1])
@@ -248,13 +248,13 @@ class Tree(Nodes):
 
     def conditions(self, columns: Sequence[Column]) -> list[str]:
         """Return each node's branch condition as text; categories excluded higher up are left out."""
-        paths, found = self.paths(), [""] * len(self.feature)
+        paths, texts = self.paths(), [""] * len(self.feature)
         for node in np.flatnonzero(self.feature >= 0):
             for child, span in self.branches(int(node)):
                 column = columns[span.feature]
                 joined = next(met for met in paths[child] if met.feature == span.feature)
-                found[child] = (joined if column.kind == "category" else span).text(column)
-        return found
+                texts[child] = (joined if column.kind == "category" else span).text(column)
+        return texts
 
     def read(self, columns: Sequence[Column]) -> tuple[int, list[list[tuple[str, int]]]]:
         """Return the simplified tree for display: its root, and each node's branches as (condition, child).
@@ -263,13 +263,13 @@ class Tree(Nodes):
         """
         texts, begins = self.conditions(columns), list(range(len(self.feature)))
         met = [all(span.some(columns[span.feature]) for span in path) for path in self.paths()]
-        found: list[list[tuple[str, int]]] = [[] for _ in begins]
+        entries: list[list[tuple[str, int]]] = [[] for _ in begins]
         for node in np.flatnonzero(self.feature >= 0)[::-1].tolist():  # children come after it
             below = [child for child, _ in self.branches(node) if met[child]]
-            found[node] = [(texts[child], begins[child]) for child in below]
+            entries[node] = [(texts[child], begins[child]) for child in below]
             if len(below) == 1:
                 begins[node] = begins[below[0]]
-        return begins[0], found
+        return begins[0], entries
 
     def to_text(self, schema: Schema, leaf: Callable[[int], str] = "leaf {}".format) -> str:
         """Format the tree of :meth:`read`, a line per branch, indented by depth; ``leaf`` describes a leaf."""
@@ -282,7 +282,7 @@ class Tree(Nodes):
             text, node, depth = waiting.pop()
             end = "" if branches[node] else f": {leaf(node)}"
             lines.append("  " * depth + text + end)
-            waiting += [(told, below, depth + 1) for told, below in branches[node][::-1]]
+            waiting += [(line, below, depth + 1) for line, below in branches[node][::-1]]
         return "\n".join(lines)
 
 
@@ -321,7 +321,7 @@ class Forest(Nodes):
         ]
         return cls(
             np.concatenate([tree.feature for tree in trees]),
-            np.concatenate([_widened(own, branches, -1) for own in children]),
+            np.concatenate([_widened(child_array, branches, -1) for child_array in children]),
             np.concatenate([_widened(tree.cuts, branches - 1, np.inf) for tree in trees]),
             np.concatenate([_widened(tree.categories, codes, filling=False) for tree in trees]),
             np.concatenate(
@@ -436,10 +436,10 @@ class Span:
         if column.kind == "category":
             return bool(self.holds(np.arange(len(column.categories))).any())
         low, high = column.bounds
-        least = max(self.lower, low)
+        smallest = max(self.lower, low)
         if column.kind == "integer":
-            least = float(np.ceil(least))
-        return least < self.upper and least <= high
+            smallest = float(np.ceil(smallest))
+        return smallest < self.upper and smallest <= high
 
     def text(self, column: Column) -> str:
         """Format the condition for display: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
@@ -490,8 +490,8 @@ def ends_text(low: float, high: float) -> str:
     return " and ".join(number_text(end, high - low) for end in (low, high))
 
 
-def digits_of(value: float, width: float, least: int = 4) -> int:
+def digits_of(value: float, width: float, min_digits: int = 4) -> int:
     """Return how many significant digits resolve four digits of a range's ``width``, at least ``least``."""
     if not 0 < width < abs(value):
-        return least
-    return max(least, 4 + math.floor(math.log10(abs(value))) - math.floor(math.log10(width)))
+        return min_digits
+    return max(min_digits, 4 + math.floor(math.log10(abs(value))) - math.floor(math.log10(width)))

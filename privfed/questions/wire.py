@@ -54,10 +54,10 @@ def decode_canonical(data: bytes, type_: type[T]) -> T:
     return value
 
 
-def convert(plain: object, type_: type[T]) -> T:
+def convert(data: object, type_: type[T]) -> T:
     """Convert plain decoded data to one known type (WireError: the message has no values)."""
     try:
-        return msgspec.convert(plain, type_, dec_hook=_decode_hook)
+        return msgspec.convert(data, type_, dec_hook=_decode_hook)
     except (msgspec.MsgspecError, RecursionError, OverflowError) as error:
         raise WireError(f"not a {type_.__name__}: {type(error).__name__}") from None
 
@@ -136,21 +136,21 @@ def _single(array: np.ndarray) -> bool:
     return True
 
 
-def _decode_hook(type_: type, plain: Any) -> Any:
+def _decode_hook(type_: type, data: Any) -> Any:
     if type_ is np.ndarray:
-        return _array(plain)
+        return _array(data)
     if type_ is Fraction:
-        if not isinstance(plain, str) or len(plain) > 4096:
+        if not isinstance(data, str) or len(data) > 4096:
             raise ValueError("a fraction is written as text")
-        if plain in _COMMON:
-            return _COMMON[plain]
+        if data in _COMMON:
+            return _COMMON[data]
         try:
-            return exact(plain, zero=True)
+            return exact(data, zero=True)
         except InputError:
             raise ValueError("a fraction is written as text") from None
     if hasattr(type_, "from_wire"):
         try:
-            return type_.from_wire(plain)
+            return type_.from_wire(data)
         except PrivfedError:
             raise ValueError(f"no {type_.__name__}") from None
     raise NotImplementedError

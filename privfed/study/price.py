@@ -87,7 +87,7 @@ class Price:
         names = {name for line in self.lines if line.loss for name in line.loss.basis}
         told, masked = basis_in_words(names), self.policy.masked
         told += "; " * bool(told and self.unnamed) + UNNAMED * self.unnamed
-        return told + masked.told(self.unmasked) if masked and is_masked(names) else told
+        return told + masked.in_words(self.unmasked) if masked and is_masked(names) else told
 
     @property
     def unmasked(self) -> Fraction | None:

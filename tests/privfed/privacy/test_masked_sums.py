@@ -297,10 +297,10 @@ def test_bad_terms_are_refused(plain: dict[str, Any], told: str) -> None:
 
 def test_the_second_price_in_words() -> None:
     """Who would have to collude, and what is left then; nothing where there is no budget."""
-    told = [MaskedSums(dict.fromkeys("abcde", ""), t).told(Fraction(5, 2)) for t in (0, 1, 3)]
+    told = [MaskedSums(dict.fromkeys("abcde", ""), t).in_words(Fraction(5, 2)) for t in (0, 1, 3)]
     ends = "an owner's own share of the noise still holds epsilon 2.5"
     assert told == [f"; if {who} do, {ends}" for who in ("any", "2 or more", "4 or more")]
-    assert MaskedSums({"a": "", "b": ""}).told(None) == ""
+    assert MaskedSums({"a": "", "b": ""}).in_words(None) == ""
 
 
 def test_the_price_without_masks_is_capped() -> None:
