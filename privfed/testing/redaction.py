@@ -89,7 +89,10 @@ class Redaction:
         for begin, length in sorted(
             zip(begins.tolist(), column.lengths[forms].tolist(), strict=True)
         ):
-            start, end = int(origin[runs.at[begin]]), int(origin[runs.at[begin + length - 1]]) + 1
+            start, end = (
+                int(origin[runs.positions[begin]]),
+                int(origin[runs.at[begin + length - 1]]) + 1,
+            )
             parts += [text[done:start], REDACTED] if start >= done else []
             done = max(done, end)
         return "".join([*parts, text[done:]])

@@ -133,7 +133,7 @@ def _without(texts: Sequence[str], tables: Sequence[RawTable]) -> Sequence[RawTa
 def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Sequence[str]) -> str:
     sentinel = all(table.sentinel for table in tables)
     rules = list({one.rule: one for one in reversed(found)}.values())
-    chosen = sorted(rules, key=lambda one: (one.plain, -one.nats))[:SHOWN]
+    chosen = sorted(rules, key=lambda one: (one.complexity, -one.nats))[:SHOWN]
     redaction = Redaction(tables)
     lines = [f"raw values left ({number_of(len(found), 'finding')}):"]
     for one in chosen:
