@@ -1,30 +1,33 @@
-"""Columns of a table that tell of one another, as postcode and city do."""
+"""Statistical dependence between columns, as of postcode and city."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-#: Most records that are looked at; how many classes a column of many values is divided into, at most and of how
-#: many records each at least.
+#: Most records used; most classes of a column of many values, and fewest records per class.
 RECORDS, CLASSES, EACH = 2000, 16, 10
-#: How many strata of a common factor records are divided into, of how many records each at least; by how many
-#: times the factor must exceed that of independent columns.
+#: Most strata of a common factor, and fewest records per stratum; by how many times the factor's variance must
+#: exceed that of independent columns.
 STRATA, STRATUM, CLEAR = 8, 12, 1.2
-REPEATED = 0.2  #: A column of fewer values than this share of the records keeps them as its classes
-#: Correlation of ranks from which on two columns are one, and of how many records.
+REPEATED = (
+    0.2  #: A column with fewer values than this fraction of the records has one class per value
+)
+#: Rank correlation from which two columns count as the same, and the fewest records for it.
 ALIKE, ENOUGH = 0.9, 16
-SHARED = 0.5  #: Share of the smaller entropy that two columns must have in common
+SHARED = (
+    0.5  #: Mutual information that makes columns dependent, as a fraction of the smaller entropy
+)
 
 
 def dependent(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Which columns depend on one another: for each the number of its group.
+    """Group mutually dependent columns; returns the group number of each.
 
-    Two columns are of one group where the mutual information of their classes, less that of the
-    same columns shuffled, is at least half of the smaller entropy, or whose ranks are correlated nearly
-    perfectly; and so on from column to column.
+    Two columns belong to one group if the mutual information of their classes, less that of the
+    shuffled columns, is at least half of the smaller entropy, or if their ranks are almost perfectly
+    correlated. Groups are closed transitively.
 
     Args:
-        columns: numbers or codes, one a record; NaN where there is none.
+        columns: numbers or codes, each of shape (records,); NaN for missing.
     """
     groups = np.arange(len(columns))
     if not len(columns) or len(columns[0]) < 2:
@@ -33,22 +36,22 @@ def dependent(columns: Sequence[np.ndarray]) -> np.ndarray:
     classes = [_classes(column[records]) for column in columns]
     ranks = np.column_stack([_ranks(column[records]) for column in columns])
     alike = (np.abs(ranks.T @ ranks) / len(records) >= ALIKE) & (len(records) >= ENOUGH)
-    entropies = [_entropy(one) for one in classes]
-    mixed = np.random.default_rng(0).permutation(len(records))
-    for at, one in enumerate(classes):
-        for place, other in enumerate(classes[:at]):
-            least = min(entropies[at], entropies[place])
-            width = int(other.max()) + 1
-            common = _entropy(one * width + other[mixed]) - _entropy(one * width + other)
-            if least > 0 and (alike[at, place] or common >= SHARED * least):
-                groups[groups == groups[at]] = groups[place]
+    entropies = [_entropy(a) for a in classes]
+    shuffled = np.random.default_rng(0).permutation(len(records))
+    for i, a in enumerate(classes):
+        for j, b in enumerate(classes[:i]):
+            min_entropy = min(entropies[i], entropies[j])
+            n = int(b.max()) + 1
+            information = _entropy(a * n + b[shuffled]) - _entropy(a * n + b)
+            if min_entropy > 0 and (alike[i, j] or information >= SHARED * min_entropy):
+                groups[groups == groups[i]] = groups[j]
     return groups
 
 
 def strata_of(columns: np.ndarray) -> np.ndarray:
-    """Of records in a table of numbers the strata by the factor that their columns have in common, if any.
+    """Stratum of each record by a common factor of the columns; a single stratum if there is no such factor.
 
-    The factor is the first principal component of ranks, where its variance is greater than that of as many
+    The factor is the first principal component of the ranks, if its variance exceeds that of as many
     independent columns (Marchenko and Pastur's edge, (1 + sqrt(d / n))^2).
     """
     count = len(columns)
@@ -59,27 +62,27 @@ def strata_of(columns: np.ndarray) -> np.ndarray:
     variances, axes = np.linalg.eigh(ranks.T @ ranks / count)
     if variances[-1] < CLEAR * (1 + np.sqrt(ranks.shape[1] / count)) ** 2:
         return np.zeros(count, dtype=int)
-    place = np.argsort(np.argsort(ranks @ axes[:, -1], kind="stable"))
-    return np.asarray(place * strata // count)
+    rank = np.argsort(np.argsort(ranks @ axes[:, -1], kind="stable"))
+    return np.asarray(rank * strata // count)
 
 
 def _ranks(column: np.ndarray) -> np.ndarray:
-    """Standardised; equal values have one, and a constant has zeros."""
-    _, which, often = np.unique(column, return_inverse=True, return_counts=True)
-    centred = (np.cumsum(often) - (often - 1) / 2)[which] - (len(column) + 1) / 2
+    """Standardised ranks; ties share their mean rank, and a constant column has zeros."""
+    _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
+    centred = (np.cumsum(counts) - (counts - 1) / 2)[inverse] - (len(column) + 1) / 2
     return np.asarray(centred / max(float(centred.std()), 0.5))
 
 
 def _classes(column: np.ndarray) -> np.ndarray:
-    """Equal values together, or neighbouring ones in equal parts."""
+    """One class per value, or classes of neighbouring values of equal size."""
     values, codes = np.unique(column, return_inverse=True)
-    most = int(np.clip(len(column) // EACH, 2, CLASSES))
-    if len(values) > max(most, REPEATED * len(column)):
-        return codes * most // len(values)
+    n_classes = int(np.clip(len(column) // EACH, 2, CLASSES))
+    if len(values) > max(n_classes, REPEATED * len(column)):
+        return codes * n_classes // len(values)
     return codes
 
 
 def _entropy(classes: np.ndarray) -> float:
-    """In nats."""
-    share = np.bincount(classes) / len(classes)
-    return float(-(share[share > 0] * np.log(share[share > 0])).sum())
+    """Entropy of the classes, in nats."""
+    fractions = np.bincount(classes) / len(classes)
+    return float(-(fractions[fractions > 0] * np.log(fractions[fractions > 0])).sum())

@@ -1,4 +1,4 @@
-"""One rule's finding: its score against the raw table, and its rank among re-drawn tables."""
+"""The result of one rule: its score against the raw table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ class Evidence:
     """Released items that match raw ones by one rule."""
 
     family: str  #: the rule's family, by which it can be switched off
-    rule: str  #: what the items are of the raw values, such as ``"the square of a raw value"``
-    nats: float  #: how surprising the match is; comparable between tables, no probability
-    #: works out the path to the first released item; like what follows, it may hold raw values, and is not shown
+    rule: str  #: relation of the items to the raw values, such as ``"the square of a raw value"``
+    nats: float  #: surprise of the match; comparable between tables, not a probability
+    #: returns the path to the first released item; like the following, may hold raw values and is not in the repr
     locate: Callable[[], str] = field(repr=False)
     origin: Callable[[], str] = field(repr=False)  #: record and column, by position
-    count: int = 1  #: how many released items match
-    precision: str = ""  #: at what precision they match
-    #: the raw value, to be shown for synthetic tables alone
+    count: int = 1  #: released items that match
+    precision: str = ""  #: precision at which they match
+    #: the raw value; shown for synthetic tables only
     value: Callable[[], str] = field(default=str, repr=False)
-    mend: str = ""  #: what to do about it
-    plain: int = 0  #: how plain the rule is, 0 the plainest; findings are told in this order
-    certain: bool = False  #: whether no re-drawn table need be tried, as with digests
+    mend: str = ""  #: remedy
+    complexity: int = 0  #: of the rule, 0 for the simplest; findings are listed in this order
+    certain: bool = False  #: whether redrawn tables need not be tried, as for digests
 
     @property
     def where(self) -> str:

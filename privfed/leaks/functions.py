@@ -1,6 +1,6 @@
-"""Functions of few raw values that may stand for them: of one, of a column, of two, of a group.
+"""Functions of few raw values that disclose them: of one value, a column, two values, a group.
 
-Each gives the sizes of its values, with the cells that they come from. Sizes, for a sign hides nothing.
+Each returns absolute values, since a sign hides nothing, with the cells they come from.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from privfed.leaks.table import Cells, RawTable
 
-#: Most sums of two that are formed; of larger tables, those of neighbours in order or rank.
+#: Most pairs that are formed; in larger tables, only neighbours in order or rank.
 PAIRS = 250_000
-NEAR = 2  #: How far apart neighbours may be
-SPARSE = 8  #: How many of a column's steps lie at least between two whose midpoint tells something
+NEAR = 2  #: Largest distance of neighbours, in records or ranks
+SPARSE = 8  #: Fewest steps of a column between two values whose midpoint is informative
 _EPSILON = float(np.finfo(float).eps)
 
-#: A function's values of one table; none where the table has no such.
+#: A function's values on one table; None if it does not apply.
 Values = Callable[[RawTable], Cells | None]
 
 
@@ -30,24 +30,24 @@ class Function:
     """One function of raw values."""
 
     family: str  #: by which it is switched off
-    plain: int  #: how plain it is
-    mend: str  #: what to do about it
-    #: what a released number is if it matches; ``{k}`` stands for how many records are enough
+    complexity: int  #: 0 for the simplest
+    mend: str  #: remedy
+    #: description of a matching number; ``{k}`` is the number of records that is enough
     rule: str
-    values: Values  #: works out its values of a table
+    values: Values  #: computes its values on a table
 
-    def of(self, table: RawTable) -> Cells | None:
-        """Its values of a table, worked out once."""
+    def evaluate(self, table: RawTable) -> Cells | None:
+        """Return its values on a table, cached."""
         return table.memoised(self.rule, partial(self.values, table))
 
 
 def _elementwise(function: Callable[[np.ndarray], np.ndarray], table: RawTable) -> Cells:
-    _, own, where = table.sample
+    _, values, positions = table.sample
     with np.errstate(all="ignore"):
-        return Cells.of(function(own), where)
+        return Cells.of(function(values), positions)
 
 
-#: Public functions of one value. Sizes only, so that minus one times each is covered as well.
+#: Public functions of one value. Absolute values only, which covers their negatives too.
 ELEMENTWISE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "the square": np.square,
     "the square root": lambda x: np.sqrt(np.abs(x)),
@@ -83,53 +83,53 @@ ELEMENTWISE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _by_bounds(shift: float, factor: float, table: RawTable) -> Cells | None:
-    """Scaled to [0, 1] by public bounds, then stretched and shifted."""
+    """Values scaled to [0, 1] by public bounds, then multiplied and shifted."""
     if not table.bounds:
         return None
-    _, own, where = table.sample
+    _, values, positions = table.sample
     low, high = np.array([table.bounds.get(name, (np.nan, np.nan)) for name in table.names]).T
-    unit = (own - low) / (high - low)
+    unit = (values - low) / (high - low)
     unit[(unit <= 0) | (unit >= 1)] = np.nan
-    return Cells.of(unit * factor - shift, where, 8 * _EPSILON)
+    return Cells.of(unit * factor - shift, positions, 8 * _EPSILON)
 
 
-#: What each scaling by its own column subtracts, and what it divides by, shape (columns,).
+#: Offset and divisor of each scaling by column statistics, shape (columns,).
 SCALINGS: dict[str, Callable[[np.ndarray], tuple[np.ndarray | float, np.ndarray | float]]] = {
-    "less its column's mean": lambda x: (np.nanmean(x, axis=0), 1.0),
-    "standardised": lambda x: (np.nanmean(x, axis=0), np.nanstd(x, axis=0)),
-    "standardised (n - 1)": lambda x: (np.nanmean(x, axis=0), np.nanstd(x, axis=0, ddof=1)),
-    "scaled to its column's range": lambda x: (np.nanmin(x, axis=0), np.ptp(x, axis=0)),
-    "less its column's least": lambda x: (np.nanmin(x, axis=0), 1.0),
-    "less its column's median": lambda x: (np.nanmedian(x, axis=0), 1.0),
-    "scaled by its column's quartiles": lambda x: (
-        np.nanmedian(x, axis=0),
-        np.subtract(*np.nanquantile(x, [0.75, 0.25], axis=0)),
+    "less its column's mean": lambda X: (np.nanmean(X, axis=0), 1.0),
+    "standardised": lambda X: (np.nanmean(X, axis=0), np.nanstd(X, axis=0)),
+    "standardised (n - 1)": lambda X: (np.nanmean(X, axis=0), np.nanstd(X, axis=0, ddof=1)),
+    "scaled to its column's range": lambda X: (np.nanmin(X, axis=0), np.ptp(X, axis=0)),
+    "less its column's least": lambda X: (np.nanmin(X, axis=0), 1.0),
+    "less its column's median": lambda X: (np.nanmedian(X, axis=0), 1.0),
+    "scaled by its column's quartiles": lambda X: (
+        np.nanmedian(X, axis=0),
+        np.subtract(*np.nanquantile(X, [0.75, 0.25], axis=0)),
     ),
-    "as a share of its column's greatest": lambda x: (0.0, np.nanmax(np.abs(x), axis=0)),
-    "as a share of its column's total": lambda x: (0.0, np.nansum(x, axis=0)),
-    "as a share of its column's length": lambda x: (0.0, np.sqrt(np.nansum(x**2, axis=0))),
-    "divided by the number of records": lambda x: (0.0, _count(x)),
-    "left out of its column's total": lambda x: (np.nansum(x, axis=0), 1.0),
-    "left out of its column's mean": lambda x: (np.nansum(x, axis=0), np.maximum(_count(x) - 1, 1)),
+    "as a share of its column's greatest": lambda X: (0.0, np.nanmax(np.abs(X), axis=0)),
+    "as a share of its column's total": lambda X: (0.0, np.nansum(X, axis=0)),
+    "as a share of its column's length": lambda X: (0.0, np.sqrt(np.nansum(X**2, axis=0))),
+    "divided by the number of records": lambda X: (0.0, _count(X)),
+    "left out of its column's total": lambda X: (np.nansum(X, axis=0), 1.0),
+    "left out of its column's mean": lambda X: (np.nansum(X, axis=0), np.maximum(_count(X) - 1, 1)),
 }
 
 
-def _count(x: np.ndarray) -> np.ndarray:
-    return np.asarray(np.isfinite(x).sum(axis=0).astype(float))
+def _count(X: np.ndarray) -> np.ndarray:
+    return np.asarray(np.isfinite(X).sum(axis=0).astype(float))
 
 
 def _scaled(name: str, table: RawTable) -> Cells | None:
     if table.records < 3 or not table.numbers.size:
         return None
-    _, own, where = table.sample
+    _, values, positions = table.sample
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any value
         shift, scale = SCALINGS[name](table.numbers)
-        scaled = (own - shift) / scale
-        far = float(np.nanmax(np.abs(own) / np.abs(scale), initial=0))
-    slack = min(16 * _EPSILON * far, 1e-9)
+        scaled = (values - shift) / scale
+        magnitude = float(np.nanmax(np.abs(values) / np.abs(scale), initial=0))
+    slack = min(16 * _EPSILON * magnitude, 1e-9)
     scaled[np.abs(scaled) <= 4 * slack] = np.nan
-    return Cells.of(scaled, where, slack)
+    return Cells.of(scaled, positions, slack)
 
 
 #: Functions of two values: multiples of their sum or of their difference d, and of d^2.
@@ -146,26 +146,26 @@ PAIRWISE: dict[str, tuple[np.ufunc, float, int]] = {
 
 def _of_two(name: str, table: RawTable) -> Cells:
     function, factor, power = PAIRWISE[name]
-    one = table.memoised(function, lambda: _pairs(table, function))
-    squared = Cells(one.sizes**2, one.first, 2 * one.slack * one.sizes)
-    return (squared if power == 2 else one).times(factor)
+    sums = table.memoised(function, lambda: _pairs(table, function))
+    squared = Cells(sums.sizes**2, sums.first, 2 * sums.slack * sums.sizes)
+    return (squared if power == 2 else sums).times(factor)
 
 
 def _pairs(table: RawTable, function: np.ufunc) -> Cells:
     """Sums or differences of two records of one column."""
-    _, own, where = table.sample
+    _, numbers, positions = table.sample
     values, cells = [np.empty(0)], [np.empty(0, np.int64)]
-    for column, places in zip(own.T, where.T, strict=True):
+    for column, column_cells in zip(numbers.T, positions.T, strict=True):
         present = np.flatnonzero(np.isfinite(column))
-        for first, second in _partners(column[present], own.shape[1]):
+        for first, second in _partners(column[present], numbers.shape[1]):
             values.append(function(column[present[first]], column[present[second]]))
-            cells.append(places[present[first]])
-    slack = 4 * _EPSILON * float(np.nanmax(np.abs(own), initial=0))
+            cells.append(column_cells[present[first]])
+    slack = 4 * _EPSILON * float(np.nanmax(np.abs(numbers), initial=0))
     return Cells.of(np.concatenate(values), np.concatenate(cells), slack)
 
 
 def _partners(column: np.ndarray, columns: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Positions of pairs: all of them, or in a large table those near in order or in rank."""
+    """Yield positions of pairs: all, or in a large table those adjacent in order or rank."""
     count = len(column)
     if count * (count - 1) // 2 * columns <= PAIRS:
         yield np.triu_indices(count, 1)
@@ -176,62 +176,64 @@ def _partners(column: np.ndarray, columns: int) -> Iterator[tuple[np.ndarray, np
         yield ranked[:-apart], ranked[apart:]
 
 
-def _between(table: RawTable) -> Cells:
-    """Midpoints of values next to each other in their column, as trees' thresholds are, from 32-bit floats;
-    of such as are some steps of the column apart, for in a full lattice any midpoint is one."""
-    _, own, where = table.sample
+def _midpoints(table: RawTable) -> Cells:
+    """Midpoints of adjacent values of a column, as in a tree's thresholds, in 32-bit precision.
+
+    Only of values more than ``SPARSE`` steps apart: on a full lattice every midpoint is one.
+    """
+    _, numbers, positions = table.sample
     values, cells = [np.empty(0)], [np.empty(0, np.int64)]
-    for column, places, step in zip(own.T, where.T, table.steps, strict=True):
-        ordered, at = np.unique(column[np.isfinite(column)], return_index=True)
+    for column, column_cells, step in zip(numbers.T, positions.T, table.steps, strict=True):
+        ordered, first = np.unique(column[np.isfinite(column)], return_index=True)
         for apart in range(1, NEAR + 1):
             low, high = ordered[:-apart], ordered[apart:]
             sparse = high - low > SPARSE * step
             values.append((low[sparse] + high[sparse]) / 2)
-            cells.append(places[np.isfinite(column)][at[:-apart][sparse]])
-    made = Cells.of(np.concatenate(values), np.concatenate(cells))
+            cells.append(column_cells[np.isfinite(column)][first[:-apart][sparse]])
+    midpoints = Cells.of(np.concatenate(values), np.concatenate(cells))
     with np.errstate(over="ignore"):
-        single = np.spacing(made.sizes.astype(np.float32)).astype(float)
-    return Cells(made.sizes, made.first, np.where(np.isfinite(single), single, 0.0))
+        single = np.spacing(midpoints.sizes.astype(np.float32)).astype(float)
+    return Cells(midpoints.sizes, midpoints.first, np.where(np.isfinite(single), single, 0.0))
 
 
-def _of_three(factor: float, table: RawTable) -> Cells | None:
-    """A multiple of the sum of three records."""
-    total = table.memoised("three", lambda: _threes(table))
+def _of_triple(factor: float, table: RawTable) -> Cells | None:
+    """Multiples of the sums of three records."""
+    total = table.memoised("three", lambda: _triple_sums(table))
     return None if total is None else total.times(factor)
 
 
-def _threes(table: RawTable) -> Cells | None:
-    """Sums of any three records of a small table, else of three in a row, as rolling sums are."""
-    numbers, _, where = table.sample
+def _triple_sums(table: RawTable) -> Cells | None:
+    """Sums of any three records of a small table, otherwise of three consecutive ones, as in rolling sums."""
+    numbers, _, positions = table.sample
     count, columns = numbers.shape
     if count < 4:
         return None
     if count * (count - 1) * (count - 2) // 6 * columns <= PAIRS:
-        one, two, three = _any_three(count)
+        first, second, third = _any_three(count)
     else:
-        one, two, three = np.arange(3)[:, None] + np.arange(count - 2)
-    return Cells.of(numbers[one] + numbers[two] + numbers[three], where[one])
+        first, second, third = np.arange(3)[:, None] + np.arange(count - 2)
+    return Cells.of(numbers[first] + numbers[second] + numbers[third], positions[first])
 
 
 @lru_cache(maxsize=2)
 def _any_three(count: int) -> np.ndarray:
-    """Every choice of three of so many, shape (3, choices)."""
+    """All combinations of three of ``count`` records, shape (3, combinations)."""
     return np.array(list(combinations(range(count), 3))).T.copy()
 
 
 def _quantiles(table: RawTable) -> Cells | None:
     """Percentiles, each interpolated between two records."""
-    numbers, _, where = table.sample
+    numbers, _, positions = table.sample
     if not numbers.size:
         return None
-    shares = np.unique(np.r_[np.arange(1, 100) / 100, np.arange(1, 40) / 40, np.arange(1, 16) / 16])
+    levels = np.unique(np.r_[np.arange(1, 100) / 100, np.arange(1, 40) / 40, np.arange(1, 16) / 16])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        values = np.nanquantile(numbers, shares, axis=0)
+        values = np.nanquantile(numbers, levels, axis=0)
     ranked = np.argsort(numbers, axis=0, kind="stable")
-    present = np.isfinite(numbers).sum(axis=0)
-    below = np.floor(shares[:, None] * np.maximum(present - 1, 0)).astype(np.int64)
-    cells = np.take_along_axis(where, np.take_along_axis(ranked, below, axis=0), axis=0)
+    counts = np.isfinite(numbers).sum(axis=0)
+    below = np.floor(levels[:, None] * np.maximum(counts - 1, 0)).astype(np.int64)
+    cells = np.take_along_axis(positions, np.take_along_axis(ranked, below, axis=0), axis=0)
     return Cells.of(values, cells)
 
 
@@ -242,69 +244,69 @@ def _products(numbers: np.ndarray) -> np.ndarray:
     return np.asarray(numbers[:, pairs[:, 0]] * numbers[:, pairs[:, 1]])
 
 
-#: Functions of one record's numbers, shape (records, columns), to one or more of each.
+#: Functions of records, shape (records, columns), with one or more values per record.
 OF_A_RECORD: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "the product of two values of one record": _products,
-    "the sum of one record's values": lambda x: x.sum(axis=1),
-    "the mean of one record's values": lambda x: x.mean(axis=1),
-    "the length of one record": lambda x: np.sqrt((x**2).sum(axis=1)),
-    "a raw value as a share of its record's length": lambda x: (
-        x / np.sqrt((x**2).sum(axis=1, keepdims=True))
+    "the sum of one record's values": lambda X: X.sum(axis=1),
+    "the mean of one record's values": lambda X: X.mean(axis=1),
+    "the length of one record": lambda X: np.sqrt((X**2).sum(axis=1)),
+    "a raw value as a share of its record's length": lambda X: (
+        X / np.sqrt((X**2).sum(axis=1, keepdims=True))
     ),
 }
 
 
 def _of_a_record(function: Callable[[np.ndarray], np.ndarray], table: RawTable) -> Cells | None:
-    """Products, sums, means and lengths of a record, as the moments of one record are."""
-    numbers, _, where = table.sample
+    """Values of a function of single records: products, sums, means, lengths."""
+    numbers, _, positions = table.sample
     if numbers.shape[1] < 2:
         return None
     with np.errstate(all="ignore"):
-        made = function(numbers).reshape(len(numbers), -1)
-    slack = 4 * _EPSILON * float(np.nanmax(np.abs(made), initial=0))
-    return Cells.of(made, np.broadcast_to(where[:, :1], made.shape), slack)
+        results = function(numbers).reshape(len(numbers), -1)
+    slack = 4 * _EPSILON * float(np.nanmax(np.abs(results), initial=0))
+    return Cells.of(results, np.broadcast_to(positions[:, :1], results.shape), slack)
 
 
 OF_A_GROUP: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "sum": lambda x: x.sum(axis=0),
-    "mean": lambda x: x.mean(axis=0),
-    "deviation": lambda x: x.std(axis=0, ddof=1),
+    "sum": lambda X: X.sum(axis=0),
+    "mean": lambda X: X.mean(axis=0),
+    "deviation": lambda X: X.std(axis=0, ddof=1),
 }
 
 
 def _of_a_group(function: Callable[[np.ndarray], np.ndarray], table: RawTable) -> Cells | None:
-    """Sums, means and deviations of small groups of records that one or two columns describe."""
+    """Sums, means and standard deviations of small groups of records defined by one or two columns."""
     groups = table.memoised("groups", lambda: list(_small_groups(table)))
     if not groups or not table.numbers.size:
         return None
     columns = np.arange(table.numbers.shape[1])
-    made = np.array([function(table.numbers[rows]) for rows in groups])
-    where = np.array([int(rows[0]) * len(columns) + columns for rows in groups])
+    results = np.array([function(table.numbers[rows]) for rows in groups])
+    positions = np.array([int(rows[0]) * len(columns) + columns for rows in groups])
     slack = 16 * _EPSILON * float(np.nanmax(np.abs(table.numbers), initial=0))
-    return Cells.of(made, where, slack)
+    return Cells.of(results, positions, slack)
 
 
 def _small_groups(table: RawTable) -> Iterator[np.ndarray]:
-    """The records of each group of at least two and too few; a bounded number for each label."""
+    """Yield the records of each group of at least two but too few records; at most 500 groups per label."""
     for label in _labels(table):
         order = np.argsort(label, kind="stable")
         starts = np.r_[0, np.flatnonzero(np.diff(label[order])) + 1]
         sizes = np.diff(np.r_[starts, len(label)])
-        for at in np.flatnonzero((sizes >= 2) & (sizes < table.shared))[:500]:
-            yield order[starts[at] : starts[at] + sizes[at]]
+        for group in np.flatnonzero((sizes >= 2) & (sizes < table.shared))[:500]:
+            yield order[starts[group] : starts[group] + sizes[group]]
 
 
 def _labels(table: RawTable) -> Iterator[np.ndarray]:
-    """Columns that group records, and pairs of them."""
-    coded = [column for column in table.codes.T]
+    """Yield columns that group records, and pairs of them."""
+    columns = [column for column in table.codes.T]
     for column in table.numbers.T:
         values, codes = np.unique(column, return_inverse=True)
         if 1 < len(values) <= max(20, table.records // 2) and len(values) < 1000:
-            coded.append(codes)
-    several = [one for one in coded if len(np.unique(one)) < table.records][:12]
-    yield from several
-    for one, other in combinations(several, 2):
-        yield np.unique(np.column_stack([one, other]), axis=0, return_inverse=True)[1].ravel()
+            columns.append(codes)
+    labels = [column for column in columns if len(np.unique(column)) < table.records][:12]
+    yield from labels
+    for first, second in combinations(labels, 2):
+        yield np.unique(np.column_stack([first, second]), axis=0, return_inverse=True)[1].ravel()
 
 
 _VALUE = "release a sum or a mean over many records, with noise, instead of the value itself"
@@ -314,7 +316,7 @@ _FUNCTION = (
 _SCALED = "scale by public bounds, and release a noisy sum over many records"
 _FEW = "a function of so few records gives them away; pool more records, or add noise"
 
-#: Each family's plainness, what to do about it, and its rules.
+#: Each family's complexity, remedy and rules.
 _FAMILIES: Sequence[tuple[str, int, str, Mapping[str, Values]]] = (
     ("values", 0, _VALUE, {"a raw value": lambda table: table.cells}),
     (
@@ -337,9 +339,9 @@ _FAMILIES: Sequence[tuple[str, int, str, Mapping[str, Values]]] = (
         *("few", 4, _FEW),
         {
             **{f"{name} of two raw values": partial(_of_two, name) for name in PAIRWISE},
-            "the midpoint of two raw values next to each other": _between,
-            "the sum of three raw values": partial(_of_three, 1.0),
-            "the mean of three raw values": partial(_of_three, 1 / 3),
+            "the midpoint of two raw values next to each other": _midpoints,
+            "the sum of three raw values": partial(_of_triple, 1.0),
+            "the mean of three raw values": partial(_of_triple, 1 / 3),
             "a quantile between two raw values": _quantiles,
             **{name: partial(_of_a_record, of) for name, of in OF_A_RECORD.items()},
             **{
@@ -349,9 +351,9 @@ _FAMILIES: Sequence[tuple[str, int, str, Mapping[str, Values]]] = (
         },
     ),
 )
-#: Every function, the plainest first.
+#: Every function, the simplest first.
 FUNCTIONS = [
-    Function(family, plain, mend, rule, values)
-    for family, plain, mend, rules in _FAMILIES
+    Function(family, complexity, mend, rule, values)
+    for family, complexity, mend, rules in _FAMILIES
     for rule, values in rules.items()
 ]

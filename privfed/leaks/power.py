@@ -1,4 +1,4 @@
-"""What a pass could not have seen: which cells are too common to convict, and whether anything would."""
+"""Power of the search: which cells are too common to be detected, and whether anything would be."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from privfed.leaks.reading.walk import flatten
 from privfed.leaks.scan import COMPUTED, ScanSettings, floor_of, scores, unexplained
 from privfed.leaks.table import RawTable
 
-#: How many records are planted, one after the other, and against how many re-drawn tables each is held.
+#: Records that are planted, one at a time, and redrawn tables that each is compared with.
 PLANTED, TRIED = 3, 10
 
 
 def single_cells(table: RawTable) -> Iterator[tuple[str, float]]:
-    """For each column, how surprising its median cell is when it leaves alone, in nats.
+    """Yield each column's name and the surprise, in nats, of its median cell released alone.
 
-    That is -log of the chance that a number of the column's range, as finely written, is some
-    record's: of values that many records share it is 0.
+    That is -log of the probability that a number in the column's range, at its precision, equals some
+    record's value; 0 for values shared by many records.
     """
-    for at, name in enumerate(table.names):
-        own = np.unique(np.abs(table.own[:, at]))
-        own = own[np.isfinite(own) & (own > 0)]
-        if len(own) < 2:
+    for column, name in enumerate(table.names):
+        values = np.unique(np.abs(table.identifying[:, column]))
+        values = values[np.isfinite(values) & (values > 0)]
+        if len(values) < 2:
             yield name, 0.0
             continue
-        grades = decimals_of(own).astype(float)
-        step = np.where(grades == NO_GRADE, np.spacing(own), 10.0**-grades)
-        covered = len(own) * np.maximum(step, table.steps[at]) / np.ptp(own)
+        grades = decimals_of(values).astype(float)
+        step = np.where(grades == NO_GRADE, np.spacing(values), 10.0**-grades)
+        covered = len(values) * np.maximum(step, table.steps[column]) / np.ptp(values)
         yield name, float(-np.log(min(1.0, float(np.median(covered)))))
     for text in table.texts:
         nats = float(np.median(text.space)) - np.log(len(text.keys))
@@ -39,19 +39,19 @@ def single_cells(table: RawTable) -> Iterator[tuple[str, float]]:
 
 
 def too_common(table: RawTable, settings: ScanSettings) -> list[str]:
-    """The columns of which a single cell could leave unseen."""
-    floor = floor_of("values", settings, 1) + np.log(4)  # precisions and blocks are looked at too
-    seen = table.memoised("single cells", lambda: dict(single_cells(table)))
-    return [name for name, nats in seen.items() if nats < floor]
+    """Names of columns whose single cells would not be detected."""
+    floor = floor_of("values", settings, 1) + np.log(4)  # precisions and blocks are searched too
+    scores_of = table.memoised("single cells", lambda: dict(single_cells(table)))
+    return [name for name, nats in scores_of.items() if nats < floor]
 
 
 def is_powerless(table: RawTable, settings: ScanSettings) -> bool:
-    """Whether neither a cell, a record, a column nor the whole table would be noticed."""
+    """Whether neither a cell, a record, a column nor the whole table would be detected."""
     if len(too_common(table, settings)) < len(table.names) + len(table.texts):
         return False
     return table.memoised(
         ("powerless", settings),
-        lambda: not any(_noticed(plant, table, settings) for plant in _plants(table)),
+        lambda: not any(_is_detected(plant, table, settings) for plant in _plants(table)),
     )
 
 
@@ -65,12 +65,12 @@ def _plants(table: RawTable) -> Iterable[object]:
     yield table.numbers
 
 
-def _noticed(plant: object, table: RawTable, settings: ScanSettings) -> bool:
+def _is_detected(plant: object, table: RawTable, settings: ScanSettings) -> bool:
     leaves: Sequence[Leaf] = list(flatten(plant, "planted", rows=True))
     narrow = ScanSettings(settings.alpha, off=(*settings.off, *COMPUTED))
-    told = [
+    scored = [
         (evidence, score)
         for score, evidence in scores(table, Released.of(leaves), narrow)
         if evidence.nats >= floor_of(evidence.family, settings, 1)
     ]
-    return bool(unexplained(told, table, narrow, draws=TRIED))
+    return bool(unexplained(scored, table, narrow, draws=TRIED))

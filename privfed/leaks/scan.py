@@ -1,10 +1,10 @@
-"""All rules, one after the other, and what they find that re-drawn tables do not explain.
+"""Runs all rules and keeps the evidence that redrawn tables do not explain.
 
-A rule scores the raw table in nats. Only a score beyond what its own model of chance allows is
-looked at further: 200 tables of the same shape are drawn, and the rule scores what left against each.
-It convicts where the raw table scores half as much again as every one of them, and as many nats more
-as the rate of false alarms asks for beyond 1 in 200. So where the model is wrong (a grid whose sums meet
-every age, counts that are everybody's), the re-drawn tables score as much, and nothing is said.
+A rule scores the raw table in nats. A score above the threshold of the rule's model is checked further:
+200 tables of the same shape are drawn, and the rule scores the outputs against each. The evidence is kept
+if the raw table's score exceeds 1.5 times every redrawn score by the nats that the false alarm rate requires
+beyond 1 in 200. If the model is wrong (a grid whose sums meet every age, counts that anyone has), redrawn
+tables score as high, and nothing is reported.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,69 +18,68 @@ import numpy as np
 from privfed.leaks import binary, words
 from privfed.leaks.arithmetic import combinations_of
 from privfed.leaks.artefact import Released
-from privfed.leaks.cells import compared
+from privfed.leaks.cells import compare
 from privfed.leaks.chance import DULL
-from privfed.leaks.columns import RULES, alike, vectors_of
-from privfed.leaks.directions import parallel
+from privfed.leaks.columns import RULES, best_vector, vectors_of
+from privfed.leaks.directions import parallel_rows
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.functions import FUNCTIONS
-from privfed.leaks.lines import Lines, of_two_records, together
-from privfed.leaks.rows import aligned, spans_of, streams_of
+from privfed.leaks.lines import Lines, one_record, two_records
+from privfed.leaks.rows import aligned_rows, spans_of, streams_of
 from privfed.leaks.table import DRAWS, RawTable
 
-#: Families of rules, the plainest first, by which they can be switched off.
+#: Families of rules, the simplest first, by which they can be switched off.
 FAMILIES = (
     *("values", "names", "rows", "lines", "bytes", "digits", "digests", "masked"),
     *("bounds", "functions", "scalings", "columns", "directions", "few", "combinations"),
 )
-PLAIN = 4  #: How many of them are plain
-#: Families that are not looked at where functions are not asked for.
+PLAIN = 4  #: Number of simple families
+#: Families that are skipped if functions of raw values are not searched.
 COMPUTED = ("bounds", "functions", "scalings", "few", "combinations", "directions")
-WRONG = 1.5  #: By how many times a score must exceed a re-drawn table's
+WRONG = 1.5  #: Ratio by which a score must exceed a redrawn table's
 Score = Callable[[RawTable], Evidence | None]
 
 
 @dataclass(frozen=True)
 class ScanSettings:
-    """How a search is made."""
+    """Settings of a search."""
 
-    alpha: float  #: how often what has nothing to do with the tables may be convicted
-    #: share of a value by which released numbers may differ on top of their precision
+    alpha: float  #: largest rate of false alarms
+    #: relative difference allowed between released numbers and values, beyond their precision
     tolerance: float = 0.0
     off: tuple[str, ...] = ()  #: families of rules that are switched off
 
 
 def floor_of(family: str, settings: ScanSettings, tables: int) -> float:
-    """Nats below which a family's score is not looked at further; two thirds of alpha are the plain's."""
-    plain = FAMILIES.index(family) < PLAIN
-    ways = 1.5 * PLAIN if plain else 3.0 * (len(FAMILIES) - PLAIN)
-    return float(np.log(ways * tables / settings.alpha))
+    """Threshold in nats of a family's scores; the simple families share two thirds of alpha."""
+    is_plain = FAMILIES.index(family) < PLAIN
+    n_rules = 1.5 * PLAIN if is_plain else 3.0 * (len(FAMILIES) - PLAIN)
+    return float(np.log(n_rules * tables / settings.alpha))
 
 
 def search(
     tables: Sequence[RawTable], released: Released, settings: ScanSettings
 ) -> list[Evidence]:
-    """What re-drawn tables do not explain, the plainest first.
+    """Evidence that redrawn tables do not explain, of the simplest rules that have any.
 
-    Once a rule has convicted, less plain ones are not asked: what they would find follows from it.
+    More complex rules are then skipped: their matches would follow from these.
     """
-    listed = merge(
-        *(_scored(table, released, settings) for table in tables), key=lambda one: one[0].plain
+    scored = merge(
+        *(_table_scores(table, released, settings) for table in tables),
+        key=lambda s: s[0].complexity,
     )
-    for _, plain in groupby(listed, lambda one: one[0].plain):
-        asked = [
-            one for one in plain if one[0].nats >= floor_of(one[0].family, settings, len(tables))
-        ]
-        found = []
+    for _, group in groupby(scored, lambda s: s[0].complexity):
+        candidates = [s for s in group if s[0].nats >= floor_of(s[0].family, settings, len(tables))]
+        evidence = []
         for table in tables:
-            of = [one[:2] for one in asked if one[2] is table]
-            found += unexplained(of, table, settings, len(tables))
-        if found:
-            return sorted(found, key=lambda one: -one.nats)
+            of_table = [s[:2] for s in candidates if s[2] is table]
+            evidence += unexplained(of_table, table, settings, len(tables))
+        if evidence:
+            return sorted(evidence, key=lambda s: -s.nats)
     return []
 
 
-def _scored(
+def _table_scores(
     table: RawTable, released: Released, settings: ScanSettings
 ) -> Iterator[tuple[Evidence, Score, RawTable]]:
     for score, evidence in scores(table, released, settings):
@@ -94,41 +93,41 @@ def unexplained(
     tables: int = 1,
     draws: int = DRAWS,
 ) -> list[Evidence]:
-    """The scores beyond every re-drawn table's by enough nats, and by half of it.
+    """Evidence whose score exceeds ``WRONG`` times every redrawn table's by enough nats.
 
-    Where re-drawn tables score much, the model of chance is off, and so is its scale.
+    High redrawn scores mean that the model of chance is wrong, and so is its scale.
     """
-    left = [one for one in scored if not one[0].certain]
-    for drawn in islice(table.redraws(), draws) if left else ():
-        for one in left.copy():
-            evidence, score = one
-            beyond = max(1.0, floor_of(evidence.family, settings, tables) - float(np.log(DRAWS)))
-            other = score(drawn)
-            least = max(DULL, other.nats if other else DULL)
-            if WRONG * least + beyond >= evidence.nats:
-                left.remove(one)
-        if not left:
+    remaining = [item for item in scored if not item[0].certain]
+    for drawn in islice(table.redraws(), draws) if remaining else ():
+        for item in remaining.copy():
+            evidence, score = item
+            margin = max(1.0, floor_of(evidence.family, settings, tables) - float(np.log(DRAWS)))
+            redrawn = score(drawn)
+            redrawn_nats = max(DULL, redrawn.nats if redrawn else DULL)
+            if WRONG * redrawn_nats + margin >= evidence.nats:
+                remaining.remove(item)
+        if not remaining:
             break
-    return [one[0] for one in scored if one[0].certain or one in left]
+    return [item[0] for item in scored if item[0].certain or item in remaining]
 
 
 def scores(
     table: RawTable, released: Released, settings: ScanSettings
 ) -> Iterator[tuple[Score, Evidence]]:
-    """Each rule that is not switched off, the plainest first, and its score of the raw table, if any.
+    """Yield each enabled rule with evidence on the raw table, the simplest first.
 
-    Of a family of n rules each scores log(n) less.
+    Each rule of a family of n scores log(n) less.
     """
-    for family, listed in _families(table, released, settings.tolerance):
-        rules = [] if family in settings.off else list(listed)
+    for family, family_rules in _families(table, released, settings.tolerance):
+        rules = [] if family in settings.off else list(family_rules)
         for rule in rules:
-            score = partial(_one_of, rule, float(np.log(len(rules))))
+            score = partial(_adjusted, rule, float(np.log(len(rules))))
             evidence = score(table)
             if evidence is not None:
                 yield score, evidence
 
 
-def _one_of(score: Score, nats: float, table: RawTable) -> Evidence | None:
+def _adjusted(score: Score, nats: float, table: RawTable) -> Evidence | None:
     evidence = score(table)
     return None if evidence is None else replace(evidence, nats=evidence.nats - nats)
 
@@ -136,24 +135,24 @@ def _one_of(score: Score, nats: float, table: RawTable) -> Evidence | None:
 def _families(
     table: RawTable, released: Released, tolerance: float
 ) -> Iterator[tuple[str, Iterable[Score]]]:
-    """The rules of each family as functions of the table; what they need else is worked out once."""
+    """Yield each family's name and its rules, as functions of the table."""
     numeric = table.numbers.shape[1] > 0
-    functions: dict[str, list[Score]] = {one.family: [] for one in FUNCTIONS}
-    for one in FUNCTIONS if numeric else ():
-        functions[one.family].append(partial(compared, one, released, tolerance))
-    naming = [at for at, column in enumerate(table.texts) if column.naming]
+    functions: dict[str, list[Score]] = {f.family: [] for f in FUNCTIONS}
+    for f in FUNCTIONS if numeric else ():
+        functions[f.family].append(partial(compare, f, released, tolerance))
+    naming = [index for index, column in enumerate(table.texts) if column.naming]
     yield "values", functions["values"]
-    yield "names", [partial(words.names_in, released, at) for at in naming]
+    yield "names", [partial(words.names_in, released, index) for index in naming]
     streams = streams_of(released) if numeric else []
     if numeric and table.numbered_words:
         streams += streams_of(released.without(table.numbered_words))
-    yield "rows", [partial(aligned, span, streams) for span in spans_of(table) if streams]
+    yield "rows", [partial(aligned_rows, span, streams) for span in spans_of(table) if streams]
     lines = Lines.of(released, table)
-    beside = [partial(one, lines) for one in (together, of_two_records) if len(lines)]
-    yield "lines", beside[:1]
+    line_rules = [partial(f, lines) for f in (one_record, two_records) if len(lines)]
+    yield "lines", line_rules[:1]
     yield "bytes", [partial(binary.bytes_in, released)] if released.strings and numeric else []
     masked = words.masked_of(released) if naming else []
-    yield "masked", [partial(words.masked_in, masked, at) for at in naming if masked]
+    yield "masked", [partial(words.masked_in, masked, index) for index in naming if masked]
     digests = binary.digests_of(released)
     yield "digests", [partial(binary.digests_in, digests)] if digests else []
     windows = binary.windows_of(released) if numeric else []
@@ -162,9 +161,9 @@ def _families(
     yield "functions", functions["functions"]
     yield "scalings", functions["scalings"]
     vectors = vectors_of(released, table.records) if numeric else []
-    yield "columns", [partial(alike, rule, vectors) for rule in RULES if vectors]
-    yield "directions", [partial(parallel, released, log) for log in (False, True) if numeric]
+    yield "columns", [partial(best_vector, rule, vectors) for rule in RULES if vectors]
+    yield "directions", [partial(parallel_rows, released, log) for log in (False, True) if numeric]
     yield "few", functions["few"]
-    yield "lines", beside[1:]
+    yield "lines", line_rules[1:]
     if numeric:
-        yield "combinations", (one.score for one in combinations_of(released, table.records))
+        yield "combinations", (f.score for f in combinations_of(released, table.records))

@@ -1,4 +1,4 @@
-"""The shape of a column's values: what they are multiples of, how they end; and others drawn in it."""
+"""The lattice and endings of a column's values, and random values with the same."""
 
 from __future__ import annotations
 
@@ -10,208 +10,210 @@ import numpy as np
 from privfed.leaks.chance import chernoff
 from privfed.leaks.precision import NO_GRADE, decimals_of, denominators_of, fits
 
-#: By how many ranks, and by what share of all, a re-drawn number may leave its place.
+#: Ranks, and fraction of all ranks, by which a redrawn number may move.
 MOVED, MOVED_SHARE = 3.0, 0.05
-APART = 8  #: How many steps away another value is looked for where one has been drawn
-LARGE = 5000  #: From so many different values on, only next to it
-#: Fewest values that tell an uneven step, into how many parts their least distance may fall, by what share of a
-#: step they may miss it, and how many are tried before all are.
+APART = 8  #: Largest distance, in steps, of the replacement of a duplicate value
+LARGE = 5000  #: With this many distinct values, only adjacent replacements are tried
+#: Fewest values that determine a step, most steps in their smallest gap, largest deviation in steps, and gaps
+#: that are tested before all are.
 FEWEST, PARTS, MISSED, TRIED = 5, 60, 1e-4, 64
-#: How many endings numbers have, and from how many nats on some are preferred.
+#: Endings (last two digits) of numbers, and nats from which some count as preferred.
 ENDINGS, HEAPED = 100, 7.0
 
 
 def step_of(values: np.ndarray) -> float:
-    """The greatest common divisor of the differences between finite numbers; 0 where it tells nothing."""
-    number, share, _ = _lattice_of(_decimals(np.unique(values[np.isfinite(values)]))[0])
-    return number / share
+    """Greatest common divisor of the differences between finite numbers; 0 if there is none."""
+    step, scale, _ = _lattice_of(_decimals(np.unique(values[np.isfinite(values)]))[0])
+    return step / scale
 
 
 def spacings_of(values: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """How far apart neighbours of some values are in the shortest float that holds a column."""
+    """Distance from some values to the next number of the shortest float type that holds a column."""
     kind = _decimals(np.unique(column[np.isfinite(column)]))[1]
     with np.errstate(over="ignore"):
-        made = np.spacing(np.abs(values).astype(kind)).astype(float)
-    return np.asarray(np.where(np.isfinite(made), made, 0.0))
+        spacings = np.spacing(np.abs(values).astype(kind)).astype(float)
+    return np.asarray(np.where(np.isfinite(spacings), spacings, 0.0))
 
 
-def _lattice_of(different: np.ndarray) -> tuple[float, float, float]:
-    """What different numbers are: for some whole k, (k number + base) / share, as three; number 0 for none.
+def _lattice_of(values: np.ndarray) -> tuple[float, float, float]:
+    """Lattice (step, scale, base) of distinct values: each is (k step + base) / scale, for integers k; step 0 if none.
 
-    Short numbers are decimals; of others, as standardised whole numbers are, the differences tell.
+    Rounded numbers are decimals; for others, such as standardised integers, the differences determine the step.
     """
-    grades = decimals_of(different[different != 0])
-    if len(different) > 1 and not (grades == NO_GRADE).any():
-        share = 10.0 ** max(int(grades.max(initial=0)), 0)
-        scaled = np.rint(different * share)
+    grades = decimals_of(values[values != 0])
+    if len(values) > 1 and not (grades == NO_GRADE).any():
+        scale = 10.0 ** max(int(grades.max(initial=0)), 0)
+        scaled = np.rint(values * scale)
         if np.abs(scaled).max() < 2.0**53:
-            number = float(np.gcd.reduce(np.diff(scaled.astype(np.int64))))
-            return number, share, float(scaled[0] % number)
-    gaps = np.unique(np.diff(different))
-    if len(different) < FEWEST or not np.isfinite(gaps).all():
+            divisor = float(np.gcd.reduce(np.diff(scaled.astype(np.int64))))
+            return divisor, scale, float(scaled[0] % divisor)
+    gaps = np.unique(np.diff(values))
+    if len(values) < FEWEST or not np.isfinite(gaps).all():
         return 0.0, 1.0, 0.0
-    tried = gaps[:: max(1, len(gaps) // TRIED)]
-    coarse = 1e3 * np.spacing(np.abs(different).max())
+    probe = gaps[:: max(1, len(gaps) // TRIED)]
+    coarse = 1e3 * np.spacing(np.abs(values).max())
     for parts in range(1, PARTS):
         step = gaps[-1] / np.rint(gaps[-1] / (gaps[0] / parts))
         if step < coarse:
             break
-        if all(np.abs(part / step - np.rint(part / step)).max() < MISSED for part in (tried, gaps)):
-            return float(step), 1.0, float(different[0])
+        if all(np.abs(part / step - np.rint(part / step)).max() < MISSED for part in (probe, gaps)):
+            return float(step), 1.0, float(values[0])
     return 0.0, 1.0, 0.0
 
 
 def _decimals(values: np.ndarray) -> tuple[np.ndarray, type[np.floating]]:
-    """Numbers as they were before a shorter float held them (76.3, not 76.30000305), and the float."""
-    long = values[values != 0]
-    if len(long) and (decimals_of(long) == NO_GRADE).any():
+    """Values as decimals before their conversion to a shorter float (76.3, not 76.30000305), and its type."""
+    nonzero = values[values != 0]
+    if len(nonzero) and (decimals_of(nonzero) == NO_GRADE).any():
         for bits, kind in ((11, np.float16), (24, np.float32)):
             with np.errstate(over="ignore"):
                 short = values.astype(kind)
-            if fits(long, bits).all() and (short == values).all():
+            if fits(nonzero, bits).all() and (short == values).all():
                 return short.astype(str).astype(float), kind
     return values, np.float64
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """One column's own values, and how fine each is written: as (k number + base) / share, for a whole k."""
+    """Identifying values of a column, each with its lattice: (k step + base) / scale, for an integer k."""
 
-    places: np.ndarray  #: the records that have them, by value
-    which: np.ndarray  #: which of the different values each of these has
-    values: np.ndarray  #: the different values, ascending
-    number: np.ndarray  #: 0 for a value that has all its digits
-    share: np.ndarray
+    records: np.ndarray  #: records with such a value, sorted by value
+    value_index: np.ndarray  #: index of each one's value in ``values``
+    values: np.ndarray  #: distinct values, ascending
+    steps: np.ndarray  #: step of each value; 0 for unrounded values
+    scales: np.ndarray
     base: float
-    taken: np.ndarray  #: values that are not to be drawn, for many records share them
-    every: np.ndarray  #: these and the column's own
-    kind: type[np.floating]  #: the float that held them
+    excluded: np.ndarray  #: values that are not drawn, because many records share them
+    all_values: np.ndarray  #: all distinct values of the column
+    kind: type[np.floating]  #: float type of the column
 
     @classmethod
-    def of(cls, own: np.ndarray, column: np.ndarray | None = None) -> Shape:
-        """Of own values (NaN for others), and the whole column, where that is more."""
-        places = np.flatnonzero(np.isfinite(own))
-        places = places[np.argsort(own[places], kind="stable")]
-        values, which = np.unique(own[places], return_inverse=True)
-        taken = np.empty(0) if column is None else np.unique(column[~np.isfinite(own)])
-        every = own if column is None else column
-        every, kind = _decimals(np.unique(every[np.isfinite(every)]))
+    def of(cls, identifying: np.ndarray, column: np.ndarray | None = None) -> Shape:
+        """Build from identifying values (NaN for others) and the whole column, if that has more values."""
+        records = np.flatnonzero(np.isfinite(identifying))
+        records = records[np.argsort(identifying[records], kind="stable")]
+        values, value_index = np.unique(identifying[records], return_inverse=True)
+        excluded = np.empty(0) if column is None else np.unique(column[~np.isfinite(identifying)])
+        all_values = identifying if column is None else column
+        all_values, kind = _decimals(np.unique(all_values[np.isfinite(all_values)]))
         if kind is not np.float64:
-            values, taken = (one.astype(kind).astype(str).astype(float) for one in (values, taken))
-        step, share, base = _lattice_of(every)
-        if step:  # how many zeros each value ends with on it
-            units = np.rint((values * share - base) / step)
+            values, excluded = (
+                v.astype(kind).astype(str).astype(float) for v in (values, excluded)
+            )
+        step, scale, base = _lattice_of(all_values)
+        if step:  # trailing zeros of each value on the lattice
+            units = np.rint((values * scale - base) / step)
             zeros = -decimals_of(np.where(units == 0, 1.0, units)).astype(float)
-            number, shares = step * 10.0 ** np.clip(zeros, 0, 3), np.full(len(values), share)
+            steps, scales = step * 10.0 ** np.clip(zeros, 0, 3), np.full(len(values), scale)
         else:
             grades = decimals_of(np.where(values == 0, 1.0, values)).astype(float)
             long, whole = grades == NO_GRADE, denominators_of(values)
-            number = np.where(long, np.isfinite(whole), 10.0 ** np.maximum(-grades, 0))
-            shares = np.where(
+            steps = np.where(long, np.isfinite(whole), 10.0 ** np.maximum(-grades, 0))
+            scales = np.where(
                 long, np.where(np.isfinite(whole), whole, 1.0), 10.0 ** np.maximum(grades, 0)
             )
-        return cls(places, which, values, number, shares, base, taken, every, kind)
+        return cls(records, value_index, values, steps, scales, base, excluded, all_values, kind)
 
     def redraw(self, column: np.ndarray, rng: np.random.Generator) -> None:
-        """Put new values in their places: of a rank nearby, between its neighbours, as fine.
+        """Replace the identifying values in ``column``, each by one of similar rank on the same lattice.
 
-        As many are different as were, and none is one that many records share: a lattice that was
-        full stays so. A single value becomes any of its size.
+        The number of distinct values is kept, and values that many records share are not drawn, so a full
+        lattice stays full. A single distinct value is drawn from 0.5 to 1.5 times its size.
         """
         count = len(self.values)
         if not count:
             return
         if count == 1:
-            drawn = self._rounded(self.values * rng.uniform(0.5, 1.5, count))
+            drawn = self._round(self.values * rng.uniform(0.5, 1.5, count))
         else:
-            drawn = self._several(rng)
-        held = drawn if self.kind is np.float64 else drawn.astype(self.kind).astype(float)
-        column[self.places] = held[self.which]
+            drawn = self._redraw_several(rng)
+        values = drawn if self.kind is np.float64 else drawn.astype(self.kind).astype(float)
+        column[self.records] = values[self.value_index]
 
-    def _several(self, rng: np.random.Generator) -> np.ndarray:
+    def _redraw_several(self, rng: np.random.Generator) -> np.ndarray:
         count = len(self.values)
-        far = max(MOVED, MOVED_SHARE * count)
-        rank = np.abs(np.arange(count) + rng.uniform(-far, far, count))
+        max_shift = max(MOVED, MOVED_SHARE * count)
+        rank = np.abs(np.arange(count) + rng.uniform(-max_shift, max_shift, count))
         rank = np.where(rank > count - 1, 2 * (count - 1) - rank, rank)
         drawn = np.interp(np.maximum(rank, 0), np.arange(count), self.values)
-        drawn = self._ended(self._rounded(drawn), rng)
-        for away in range(1, APART if count < LARGE else 3):
-            again = self._again(drawn)
-            if not again.any():
+        drawn = self._with_endings(self._round(drawn), rng)
+        for distance in range(1, APART if count < LARGE else 3):
+            is_taken = self._is_taken(drawn)
+            if not is_taken.any():
                 break
-            near = drawn + rng.choice([-away, away], count) * self._steps
-            near = np.clip(near, self.values[0], self.values[-1])
-            drawn = np.where(again, self._rounded(near), drawn)
-        again = self._again(drawn)
-        left = self.values[~_among(self.values, np.sort(drawn[~again]))]
-        left = rng.permutation(left)[: np.count_nonzero(again)]
-        drawn[np.flatnonzero(again)[: len(left)]] = left
+            shifted = drawn + rng.choice([-distance, distance], count) * self._spacings
+            shifted = np.clip(shifted, self.values[0], self.values[-1])
+            drawn = np.where(is_taken, self._round(shifted), drawn)
+        is_taken = self._is_taken(drawn)
+        unused = self.values[~_is_among(self.values, np.sort(drawn[~is_taken]))]
+        unused = rng.permutation(unused)[: np.count_nonzero(is_taken)]
+        drawn[np.flatnonzero(is_taken)[: len(unused)]] = unused
         return drawn
 
-    def _again(self, drawn: np.ndarray) -> np.ndarray:
-        """Which values were drawn before, or belong to many."""
+    def _is_taken(self, drawn: np.ndarray) -> np.ndarray:
+        """Whether each value is a duplicate or excluded."""
         order = drawn.argsort(kind="stable")
         ordered = drawn[order]
-        again = _among(drawn, self.taken)
-        again[order[1:]] |= ordered[1:] == ordered[:-1]
-        return again
+        is_taken = _is_among(drawn, self.excluded)
+        is_taken[order[1:]] |= ordered[1:] == ordered[:-1]
+        return is_taken
 
     @cached_property
-    def _safe(self) -> np.ndarray:
-        return np.where(self.number > 0, self.number, 1.0)
+    def _safe_steps(self) -> np.ndarray:
+        return np.where(self.steps > 0, self.steps, 1.0)
 
     @cached_property
-    def _slip(self) -> np.ndarray:
-        return np.asarray(1e-6 * self.number / self.share)
+    def _tolerance(self) -> np.ndarray:
+        return np.asarray(1e-6 * self.steps / self.scales)
 
     @cached_property
-    def _steps(self) -> np.ndarray:
-        """How far apart neighbours of each value are in the column, or those that end like it."""
-        return np.asarray(self.number / self.share * np.where(self._heaps > 0, ENDINGS, 1))
+    def _spacings(self) -> np.ndarray:
+        """Distance between neighbours of each value on its lattice, or with the same ending."""
+        return np.asarray(self.steps / self.scales * np.where(self._heap_ids > 0, ENDINGS, 1))
 
-    def _rounded(self, drawn: np.ndarray) -> np.ndarray:
-        return np.where(self.number > 0, self._made(self._units(drawn)), drawn)
+    def _round(self, drawn: np.ndarray) -> np.ndarray:
+        return np.where(self.steps > 0, self._numbers_at(self._units(drawn)), drawn)
 
     def _units(self, drawn: np.ndarray) -> np.ndarray:
-        return np.asarray(np.rint((drawn * self.share - self.base) / self._safe))
+        return np.asarray(np.rint((drawn * self.scales - self.base) / self._safe_steps))
 
-    def _made(self, units: np.ndarray) -> np.ndarray:
-        """Numbers of so many steps; to the bit as the column has them."""
-        made = (units * self.number + self.base) / self.share
-        place = self.every.searchsorted(made - self._slip)
-        near = self.every[np.minimum(place, len(self.every) - 1)]
-        return np.asarray(np.where(np.abs(made - near) <= self._slip, near, made))
+    def _numbers_at(self, units: np.ndarray) -> np.ndarray:
+        """Numbers at lattice positions; bitwise equal to the column's where it has them."""
+        numbers = (units * self.steps + self.base) / self.scales
+        index = self.all_values.searchsorted(numbers - self._tolerance)
+        nearest = self.all_values[np.minimum(index, len(self.all_values) - 1)]
+        return np.asarray(np.where(np.abs(numbers - nearest) <= self._tolerance, nearest, numbers))
 
     @cached_property
-    def _heaps(self) -> np.ndarray:
-        """Which values are as fine as others with which they share their last two digits more often than chance
-        has it, as prices do that end with 99: a number for each fineness, and 0 for all others."""
-        found = np.zeros(len(self.values), dtype=int)
+    def _heap_ids(self) -> np.ndarray:
+        """Group of each value among those of equal fineness whose last two digits coincide more often than by
+        chance, as in prices ending with 99; 0 for all others."""
+        ids = np.zeros(len(self.values), dtype=int)
         endings = self._units(self.values) % ENDINGS
-        for at, (number, share) in enumerate(
-            set(zip(self.number.tolist(), self.share.tolist(), strict=True)), 1
+        for heap, (step, scale) in enumerate(
+            set(zip(self.steps.tolist(), self.scales.tolist(), strict=True)), 1
         ):
-            alike = (self.number == number) & (self.share == share)
-            counts = np.unique(endings[alike], return_counts=True)[1]
-            pairs, trials = (counts * (counts - 1) / 2).sum(), alike.sum() * (alike.sum() - 1) / 2
-            if number and pairs and chernoff(pairs, trials, np.array(1 / ENDINGS)) > HEAPED:
-                found[alike] = at
-        return found
+            group = (self.steps == step) & (self.scales == scale)
+            counts = np.unique(endings[group], return_counts=True)[1]
+            pairs, trials = (counts * (counts - 1) / 2).sum(), group.sum() * (group.sum() - 1) / 2
+            if step and pairs and chernoff(pairs, trials, np.array(1 / ENDINGS)) > HEAPED:
+                ids[group] = heap
+        return ids
 
-    def _ended(self, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """With the last two digits of others."""
-        at = np.flatnonzero(self._heaps)
-        if not len(at):
+    def _with_endings(self, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Numbers with their last two digits exchanged within each group of ``_heap_ids``."""
+        heaped = np.flatnonzero(self._heap_ids)
+        if not len(heaped):
             return drawn
-        mixed = at[np.lexsort((rng.random(len(at)), self._heaps[at]))]
-        at = at[np.argsort(self._heaps[at], kind="stable")]
+        mixed = heaped[np.lexsort((rng.random(len(heaped)), self._heap_ids[heaped]))]
+        heaped = heaped[np.argsort(self._heap_ids[heaped], kind="stable")]
         units, endings = self._units(drawn), self._units(self.values) % ENDINGS
-        units[at] += endings[mixed] - units[at] % ENDINGS
-        return np.where(self._heaps > 0, self._made(units), drawn)
+        units[heaped] += endings[mixed] - units[heaped] % ENDINGS
+        return np.where(self._heap_ids > 0, self._numbers_at(units), drawn)
 
 
-def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Which values are among others, which ascend."""
+def _is_among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Whether each value is in a sorted array."""
     if not len(ordered):
         return np.zeros(len(values), dtype=bool)
     return np.asarray(ordered.take(ordered.searchsorted(values), mode="clip") == values)

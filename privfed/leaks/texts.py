@@ -1,8 +1,7 @@
-"""Texts once case, accents and separators are gone: as columns of a table, and as they left.
+"""Texts normalised to letters and digits: columns of a table, and released texts.
 
-Every text becomes the bytes of its letters and digits (NFKD, without accents, lower case). A
-value of a table is found in what left as a run of these bytes that begins and ends at a word's edge,
-however it was spaced, hyphenated or quoted.
+Every text becomes the bytes of its letters and digits (NFKD, without accents, lower case). A value of a
+table matches a run of these bytes between word boundaries, whatever the spacing, hyphens or quotes.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ import numpy as np
 
 from privfed.leaks.windows import Windows, hashes_of
 
-#: Share of different values above which a text column names records instead of describing them.
+#: Fraction of distinct values above which a text column names records instead of describing them.
 NAMING = 0.5
-LONGEST = 48  #: Longest run of letters and digits that is compared; of longer values, the beginning
-SHORTEST = 4  #: Shortest that names a record by itself
-CODED = 6  #: Shortest part of a code that does
+LONGEST = 48  #: Letters and digits that are compared; longer values are truncated
+SHORTEST = 4  #: Fewest letters that name a record
+CODED = 6  #: Fewest letters and digits of a part of a code that names one
 _PART = re.compile(r"[^\W_]+")
-FEW = 30  #: Fewer texts than this say too little of the letters that others would have
-CHUNK = 1 << 22  #: How much text is looked at at a time
-KEPT = 1 << 18  #: Longest text of which the hashes of all words are kept for the next table
-_FIRST = np.uint64(48)  #: What leaves of a hash its first bits
+FEW = 30  #: Fewer texts than this do not determine the distribution of letters
+CHUNK = 1 << 22  #: Characters processed at a time
+KEPT = 1 << 18  #: Longest text whose word hashes are cached for the next table
+_FIRST = np.uint64(48)  #: Shift that leaves the first bits of a hash
 _BYTES = np.arange(256)
 _UPPER = (_BYTES >= 65) & (_BYTES <= 90)
 _DIGIT = (_BYTES >= 48) & (_BYTES <= 57)
@@ -38,25 +37,25 @@ _CLASS = np.where(_DIGIT, 1, np.where(_LETTER, 2, 0)).astype(np.int8)
 
 
 def normalised(text: str) -> bytes:
-    """A text without accents and what has no width (a soft hyphen), as bytes; case and separators still there."""
+    """A text without accents and zero-width characters, as bytes; case and separators are kept."""
     if text.isascii():
         return text.encode()
-    plain = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
-    seen = (x for x in plain if not (unicodedata.combining(x) or unicodedata.category(x) == "Cf"))
-    return "".join(seen).encode(errors="replace")
+    nfkd = unicodedata.normalize("NFKD", text.replace("ß", "ss"))
+    kept = (c for c in nfkd if not (unicodedata.combining(c) or unicodedata.category(c) == "Cf"))
+    return "".join(kept).encode(errors="replace")
 
 
 def key_of(text: str) -> bytes:
-    """Only letters and digits, in lower case."""
+    """Letters and digits of a text, in lower case."""
     octets = np.frombuffer(normalised(text), np.uint8)
     return _LOWER[octets[_CLASS[octets] > 0]].tobytes()
 
 
 def other_forms(text: str) -> Iterator[bytes]:
-    """Keys of other ways to write a value: a name's last word first, an email less its domain, a
-    telephone number less its country."""
+    """Yield keys of other notations of a value: last name first, an email without its domain, a
+    telephone number without its country code."""
     words = text.replace(",", " ").split()
-    digits = [one for one in text if one.isdigit()]
+    digits = [character for character in text if character.isdigit()]
     if "@" in text:
         yield key_of(text.split("@")[0])
     elif 2 <= len(words) <= 4 and not digits:
@@ -65,54 +64,54 @@ def other_forms(text: str) -> Iterator[bytes]:
         yield from (b"00" + key_of(text), b"0" + key_of(text)[2:], b"0" + key_of(text)[3:])
         yield key_of(text)[1:]
     if not text.isascii():
-        plain = text.lower()
+        lower = text.lower()
         for letter, pair in (("ä", "ae"), ("ö", "oe"), ("ü", "ue"), ("ø", "oe"), ("å", "aa")):
-            plain = plain.replace(letter, pair)
-        yield key_of(plain)
+            lower = lower.replace(letter, pair)
+        yield key_of(lower)
 
 
-def telling_parts(values: Sequence[str]) -> Iterator[tuple[bytes, int]]:
-    """Keys of the parts of codes, with their positions, that name a value alone: the number in
+def identifying_parts(values: Sequence[str]) -> Iterator[tuple[bytes, int]]:
+    """Yield keys of parts of codes that identify a value alone, with the value's position: the number in
     ``P-4711234-A``, the first digits of a UUID."""
     parts = [_PART.findall(value) for value in values]
-    most = Counter(map(len, parts)).most_common(1)[0][0] if parts else 0
-    for place in range(most if most > 1 else 0):
-        listed = [(one[place], at) for at, one in enumerate(parts) if len(one) == most]
-        coded = [one for one in listed if len(one[0]) >= CODED and not one[0].isalpha()]
+    n_parts = Counter(map(len, parts)).most_common(1)[0][0] if parts else 0
+    for position in range(n_parts if n_parts > 1 else 0):
+        listed = [(words[position], i) for i, words in enumerate(parts) if len(words) == n_parts]
+        coded = [item for item in listed if len(item[0]) >= CODED and not item[0].isalpha()]
         if len({part for part, _ in coded}) > NAMING * len(values):
-            yield from ((key_of(part), at) for part, at in coded)
+            yield from ((key_of(part), i) for part, i in coded)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TextColumn:
-    """One column of texts; its repr shows nothing of them."""
+    """One column of texts; its repr shows no data."""
 
     name: str  #: of the column
-    codes: np.ndarray  #: which of ``values`` each record has; -1 for none
-    values: tuple[str, ...]  #: the different ones as they are
-    #: letters and digits of each form of a value, shape (forms, longest), zeros behind
+    codes: np.ndarray  #: index in ``values`` of each record's text; -1 for none
+    values: tuple[str, ...]  #: distinct texts
+    #: letters and digits of each form of a value, shape (forms, longest), padded with zeros
     keys: np.ndarray
-    value_of: np.ndarray  #: the value that each form is of
-    listed: bool = False  #: whether the values are of a public list (a category's), and name nobody
+    value_of: np.ndarray  #: index of each form's value
+    listed: bool = False  #: whether the values are public categories, which name no record
 
     @classmethod
     def of(
         cls, name: str, missing: np.ndarray, texts: Iterable[str], listed: bool = False
     ) -> TextColumn:
-        """Of texts, one a record."""
-        plain = np.array(list(texts), dtype=object)
-        plain[missing] = ""
-        values, codes = np.unique(plain.astype(str), return_inverse=True)
-        named = [str(value) for value in values]
-        forms = [(key_of(value), at) for at, value in enumerate(named)]
-        forms += [(form, at) for at, value in enumerate(named) for form in set(other_forms(value))]
-        forms += telling_parts(named) if len(named) > NAMING * len(plain) else []
+        """Build from texts, one per record."""
+        array = np.array(list(texts), dtype=object)
+        array[missing] = ""
+        values, codes = np.unique(array.astype(str), return_inverse=True)
+        distinct = [str(value) for value in values]
+        forms = [(key_of(value), i) for i, value in enumerate(distinct)]
+        forms += [(form, i) for i, value in enumerate(distinct) for form in set(other_forms(value))]
+        forms += identifying_parts(distinct) if len(distinct) > NAMING * len(array) else []
         width = max(1, min(LONGEST, max(len(key) for key, _ in forms)))
-        whole = b"".join(key[:width].ljust(width, b"\0") for key, _ in forms)
-        keys = np.frombuffer(whole, np.uint8).reshape(len(forms), width)
+        buffer = b"".join(key[:width].ljust(width, b"\0") for key, _ in forms)
+        keys = np.frombuffer(buffer, np.uint8).reshape(len(forms), width)
         codes = np.where(missing, -1, codes.ravel())
-        value_of = np.array([at for _, at in forms])
-        return cls(name, codes, tuple(named), keys, value_of, listed)
+        value_of = np.array([i for _, i in forms])
+        return cls(name, codes, tuple(distinct), keys, value_of, listed)
 
     @cached_property
     def naming(self) -> bool:
@@ -122,74 +121,74 @@ class TextColumn:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """How many records have each value."""
+        """Number of records with each value."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """How many letters and digits each value has."""
+        """Number of letters and digits of each form."""
         return np.asarray((self.keys != 0).sum(axis=1))
 
     @cached_property
     def hashes(self) -> np.ndarray:
-        """The hash of each value."""
+        """Hash of each form."""
         return hashes_of(self.keys, self.lengths)
 
     @cached_property
-    def _alike(self) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """For each place the forms that have a digit there, and those that have a letter, in an
-        order that has nothing to do with their values; and what they have there."""
-        mixed = np.random.default_rng(0).permutation(len(self.keys))
-        kinds = _CLASS[self.keys[mixed]]
-        places = range(self.keys.shape[1])
-        each = [(at, mixed[kinds[:, at] == kind]) for at in places for kind in (1, 2)]
-        return [(at, same, self.keys[same, at]) for at, same in each if len(same)]
+    def _characters(self) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """For each position and kind (digit, letter), the forms with such a character there, in an order
+        independent of their values, and their characters."""
+        shuffled = np.random.default_rng(0).permutation(len(self.keys))
+        kinds = _CLASS[self.keys[shuffled]]
+        positions = range(self.keys.shape[1])
+        groups = [(i, shuffled[kinds[:, i] == kind]) for i in positions for kind in (1, 2)]
+        return [(i, forms, self.keys[forms, i]) for i, forms in groups if len(forms)]
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """The different lengths, ascending."""
+        """Distinct lengths, ascending."""
         return tuple(np.unique(self.lengths[self.lengths > 0]).tolist())
 
     @cached_property
     def by_value(self) -> tuple[np.ndarray, np.ndarray]:
-        """The records by value, and where each value's records begin; one longer than ``values``."""
+        """Records sorted by value, and the start of each value's records; one longer than ``values``."""
         order = np.argsort(self.codes, kind="stable")
         return order, np.searchsorted(self.codes[order], np.arange(len(self.values) + 1))
 
     @cached_property
     def by_hash(self) -> tuple[np.ndarray, np.ndarray]:
-        """The forms' sums, ascending, and which form each is of."""
+        """Hashes of the forms, ascending, and the form of each."""
         order = np.argsort(self.hashes, kind="stable")
         return self.hashes[order], order
 
     @cached_property
     def marked(self) -> np.ndarray:
-        """With which bits some form's hash begins: most others are dropped at once."""
+        """Table of the first bits of all hashes, which prefilters words."""
         marked = np.zeros(1 << 16, dtype=bool)
         marked[self.by_hash[0] >> _FIRST] = True
         return marked
 
     @cached_property
     def letters(self) -> np.ndarray:
-        """The log of how many beginnings of 0, 1, 2, ... letters the column's own letters make."""
+        """Log of the number of prefixes of 0, 1, 2, ... letters, by the entropy of the letters at each position."""
         nats = np.zeros(self.keys.shape[1])
-        for place, letters in enumerate(self.keys.T):
+        for position, letters in enumerate(self.keys.T):
             counts = np.bincount(letters[letters > 0]).astype(float)
-            share = counts[counts > 0] / max(counts.sum(), 1)
-            nats[place] = -(share * np.log(share)).sum()
+            frequency = counts[counts > 0] / max(counts.sum(), 1)
+            nats[position] = -(frequency * np.log(frequency)).sum()
         return np.asarray(np.r_[0.0, np.cumsum(nats)])
 
     @property
     def space(self) -> np.ndarray:
-        """For each form the log of how many of its length its column's letters make."""
+        """Log of the number of forms of each form's length that the column's letters make."""
         return np.asarray(self.letters[self.lengths])
 
     def record(self, value: int) -> int:
-        """The first record that has a value."""
+        """Return the first record with a value."""
         return int(np.flatnonzero(self.codes == value)[0])
 
     def redrawn(self, order: np.ndarray, rng: np.random.Generator) -> TextColumn:
-        """In another order; names are made up anew, of the same letters place by place."""
+        """Return the column reordered; names are redrawn from the letters at each position."""
         codes = self.codes[order]
         if not self.naming:
             drawn = replace(self, codes=codes)
@@ -197,94 +196,94 @@ class TextColumn:
             vars(drawn).update(by_hash=self.by_hash, marked=self.marked)
             return drawn
         keys = self.keys.copy()
-        for place, same, held in self._alike:
-            by = int(rng.integers(len(same)))
-            keys[same, place] = np.concatenate((held[len(held) - by :], held[: len(held) - by]))
+        for i, forms, old in self._characters:
+            shift = int(rng.integers(len(forms)))
+            keys[forms, i] = np.concatenate((old[len(old) - shift :], old[: len(old) - shift]))
         if len(keys) < FEW:
-            kinds, other = _CLASS[keys], rng.random(keys.shape) < 0.5
-            keys = np.where(other & (kinds == 1), rng.integers(48, 58, keys.shape), keys)
-            keys = np.where(other & (kinds == 2), rng.integers(97, 123, keys.shape), keys)
+            kinds, is_changed = _CLASS[keys], rng.random(keys.shape) < 0.5
+            keys = np.where(is_changed & (kinds == 1), rng.integers(48, 58, keys.shape), keys)
+            keys = np.where(is_changed & (kinds == 2), rng.integers(97, 123, keys.shape), keys)
         drawn = replace(self, codes=codes, keys=keys.astype(np.uint8))
         vars(drawn).update(lengths=self.lengths, widths=self.widths)
         return drawn
 
     def without(self, public: Iterable[str]) -> TextColumn:
-        """The column less the values that may leave."""
-        free = np.isin(np.array(self.values, dtype=object), list(public))
-        codes = np.where((self.codes >= 0) & free[self.codes], -1, self.codes)
-        keys = np.where(free[self.value_of][:, None], 0, self.keys).astype(np.uint8)
+        """Return the column without values that may be released."""
+        is_public = np.isin(np.array(self.values, dtype=object), list(public))
+        codes = np.where((self.codes >= 0) & is_public[self.codes], -1, self.codes)
+        keys = np.where(is_public[self.value_of][:, None], 0, self.keys).astype(np.uint8)
         return replace(self, codes=codes, keys=keys)
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Letters and digits of a text that left, in lower case."""
+    """Letters and digits of a released text, in lower case."""
 
-    at: np.ndarray  #: where in the text's normalised bytes each is
+    positions: np.ndarray  #: position of each in the text's normalised bytes
     lower: np.ndarray  #: the bytes
     begins: np.ndarray  #: positions at which words begin
     ends: np.ndarray  #: whether a word ends before each position; one longer than ``lower``
     proper: np.ndarray  #: whether each was a digit or in upper case
-    lines: np.ndarray  #: the line of the text of each
+    lines: np.ndarray  #: line of each in the text
 
     @classmethod
     def of(cls, text: str, first_line: int = 0) -> Runs:
-        """Of some text."""
+        """Build from a text."""
         octets = np.frombuffer(normalised(text), np.uint8)
         kept = _CLASS[octets] > 0
-        at = np.flatnonzero(kept)
-        chosen = octets[at]
-        new = np.diff(at, prepend=-2) > 1
-        new[1:] |= _UPPER[chosen[1:]] & _SMALL[chosen[:-1]]  # aWord has two
-        begins = np.flatnonzero(new)
-        ends = np.append(new, True)
-        lines = first_line + np.cumsum(octets == 10)[at] if len(at) else at
+        positions = np.flatnonzero(kept)
+        chosen = octets[positions]
+        is_new = np.diff(positions, prepend=-2) > 1
+        is_new[1:] |= _UPPER[chosen[1:]] & _SMALL[chosen[:-1]]  # aWord has two
+        begins = np.flatnonzero(is_new)
+        ends = np.append(is_new, True)
+        lines = first_line + np.cumsum(octets == 10)[positions] if len(positions) else positions
         proper = _UPPER[chosen] | _DIGIT[chosen]
-        return cls(at, _LOWER[chosen], begins, ends, proper, lines)
+        return cls(positions, _LOWER[chosen], begins, ends, proper, lines)
 
     @cached_property
     def _windows(self) -> Windows:
         return Windows(self.lower)
 
     @cached_property
-    def _known(self) -> dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]:
+    def _cached(self) -> dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]:
         return {}
 
-    def _of_lengths(self, lengths: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Where runs of so many letters and digits begin and end at words' edges, and their hashes."""
-        known = self._known.get(lengths)
-        if known is None:
+    def _runs_of_lengths(self, lengths: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Starts of runs of these lengths between word boundaries, and their hashes."""
+        result = self._cached.get(lengths)
+        if result is None:
             if len(lengths) == 1:
                 last = self.begins.searchsorted(len(self.lower) - lengths[0], side="right")
                 begins = self.begins[:last]
                 begins = begins[self.ends[begins + lengths[0]]]
-                known = begins, self._windows.hashes(begins, begins + lengths[0])
+                result = begins, self._windows.hashes(begins, begins + lengths[0])
             else:
                 parts = [(self.begins[:0], self.begins[:0].view(np.uint64))]
-                parts += [self._of_lengths((length,)) for length in lengths]
-                at, hashes = zip(*parts, strict=True)
-                known = np.concatenate(at), np.concatenate(hashes)
+                parts += [self._runs_of_lengths((length,)) for length in lengths]
+                begins_of, hashes = zip(*parts, strict=True)
+                result = np.concatenate(begins_of), np.concatenate(hashes)
             if len(self.lower) <= KEPT:
-                self._known[lengths] = known
-        return known
+                self._cached[lengths] = result
+        return result
 
     def find(
         self, column: TextColumn, lengths: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Places at which forms of some lengths stand, the forms, and how many places were tried."""
-        begins, seen = self._of_lengths(lengths)
+        """Starts of runs equal to forms of some lengths, the forms, and the number of runs compared."""
+        begins, hashes = self._runs_of_lengths(lengths)
         if not len(begins):
             return begins, begins, 0
-        ordered, which = column.by_hash
-        maybe = np.flatnonzero(column.marked[seen >> _FIRST])
-        place = ordered.searchsorted(seen[maybe])
-        place[place == len(ordered)] = 0
-        equal = ordered[place] == seen[maybe]
-        return begins[maybe[equal]], which[place[equal]], len(begins)
+        ordered, form_of = column.by_hash
+        candidates = np.flatnonzero(column.marked[hashes >> _FIRST])
+        index = ordered.searchsorted(hashes[candidates])
+        index[index == len(ordered)] = 0
+        equal = ordered[index] == hashes[candidates]
+        return begins[candidates[equal]], form_of[index[equal]], len(begins)
 
 
 def runs_of(text: str) -> Iterator[Runs]:
-    """A text in pieces that end at line ends, where there are any."""
+    """Yield a text in pieces that end at line breaks, if it has any."""
     start, line = 0, 0
     while start < len(text):
         end = min(len(text), start + CHUNK)

@@ -1,4 +1,4 @@
-"""Windows of keys compared by sums of powers (Rabin and Karp), all places of a stream at once."""
+"""Rolling hashes (Rabin and Karp) of all windows of a stream at once."""
 
 from functools import cache, cached_property
 
@@ -17,7 +17,7 @@ def _kept_powers() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _powers(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first powers of the base, and of its inverse."""
+    """Powers of the base, and of its inverse."""
     with np.errstate(over="ignore"):
         return np.cumprod(np.full(count, _BASE)), np.cumprod(np.full(count, _INVERSE))
 
@@ -34,7 +34,7 @@ class Windows:
 
     @cached_property
     def _sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sums up to each place, and what shifts a window back to the start."""
+        """Cumulative sums, and the factors that shift a window to the start."""
         count = len(self._keys)
         powers, back = _kept_powers() if count <= _SHORT else _powers(count)
         sums = np.zeros(count + 1, np.uint64)
@@ -45,21 +45,21 @@ class Windows:
         return sums, back[:count]
 
     def hashes(self, first: np.ndarray | slice, last: np.ndarray | slice) -> np.ndarray:
-        """Of the windows that begin and end at some places."""
+        """Return the hashes of the windows with these starts and ends."""
         sums, back = self._sums
         with np.errstate(over="ignore"):
             return np.asarray((sums[last] - sums[first]) * back[first])
 
 
 def each_of(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The positions of some slices, one slice after the other: of each so many from its start on."""
+    """Concatenated positions of slices with these starts and lengths."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.asarray(np.arange(total) + np.repeat(starts - ends + counts, counts))
 
 
 def hashes_of(rows: np.ndarray, lengths: np.ndarray | None = None) -> np.ndarray:
-    """The hash of each row of keys, or of the beginning of each, as a window of a stream has it."""
+    """Hash of each row of keys, or of its first ``lengths`` keys; equal to that of the window in a stream."""
     width = rows.shape[1]
     first = np.arange(len(rows)) * width
     return Windows(rows.reshape(-1)).hashes(first, first + (width if lengths is None else lengths))

@@ -1,4 +1,4 @@
-"""Texts that name records, in whatever case, spacing or notation, whole or masked."""
+"""Finds texts that name records, in any case, spacing or notation, complete or masked."""
 
 import re
 from functools import partial
@@ -11,49 +11,49 @@ from privfed.leaks.evidence import Evidence
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import SHORTEST, Runs, TextColumn, key_of
 
-LONG_WORD = 9  #: From how many letters on a single word without a capital is taken for a name
-#: A part of a text that was blotted out, and what was left on either side.
+LONG_WORD = 9  #: Fewest letters from which a single lower-case word counts as a name
+#: A masked part of a text, with the remaining text on either side.
 _MASKED = re.compile(r"([\w+][\w.@+ -]*)?(?:[*•█#]{2,}|[xX]{3,}|…|\.{3})([\w@][\w.@-]*)?")
-MASKED = 500  #: Most masked texts that are looked at
+MASKED = 500  #: Most masked texts that are searched
 _MEND = "leave out what names a record, or use a key that says nothing of it"
 
 
-def names_in(released: Released, at: int, table: RawTable) -> Evidence | None:
-    """Values of a column that names records, anywhere in the texts that left."""
-    column = table.texts[at]
-    chances, trials, first = [np.empty(0)], 0, None
+def names_in(released: Released, i: int, table: RawTable) -> Evidence | None:
+    """Evidence from values of a naming column anywhere in the released texts."""
+    column = table.texts[i]
+    probabilities, trials, first = [np.empty(0)], 0, None
     lengths = tuple(width for width in column.widths if width >= SHORTEST)
     for text, runs in released.runs:
-        begins, forms, tried = runs.find(column, lengths)
-        trials += tried
+        begins, forms, n_begins = runs.find(column, lengths)
+        trials += n_begins
         if not len(begins):
             continue
-        places = zip(begins.tolist(), column.lengths[forms].tolist(), strict=True)
-        proper = [at for at, (begin, length) in enumerate(places) if _is_name(runs, begin, length)]
+        extents = zip(begins.tolist(), column.lengths[forms].tolist(), strict=True)
+        proper = [i for i, (begin, length) in enumerate(extents) if _is_name(runs, begin, length)]
         if proper:
             if first is None:
                 first = (text, int(runs.lines[begins[proper[0]]]), int(forms[proper[0]]))
             forms = np.unique(forms[proper])
-            chances.append(np.exp(np.log(len(column.keys)) - column.space[forms]))
+            probabilities.append(np.exp(np.log(len(column.keys)) - column.space[forms]))
     if first is None:
         return None
-    where, line, form = first
+    located, line, form = first
     value = int(column.value_of[form])
-    each = np.minimum(np.concatenate(chances), 1.0)
+    clipped = np.minimum(np.concatenate(probabilities), 1.0)
     return Evidence(
         "names",
         "a raw text",
-        surprise(each, max(trials, len(each))),
-        partial(where.locate, line),
-        lambda: table.place(column.record(value), column.name),
-        len(each),
+        surprise(clipped, max(trials, len(clipped))),
+        partial(located.locate, line),
+        lambda: table.location(column.record(value), column.name),
+        len(clipped),
         value=partial(repr, column.values[value]),
         mend=_MEND,
     )
 
 
 def _is_name(runs: Runs, begin: int, length: int) -> bool:
-    """Whether a run is no everyday word: capitals, digits, several words, or many letters."""
+    """Whether a run looks like a name: capitals, digits, several words, or many letters."""
     part = slice(begin, begin + length)
     return bool(
         length >= LONG_WORD
@@ -63,60 +63,60 @@ def _is_name(runs: Runs, begin: int, length: int) -> bool:
 
 
 def masked_of(released: Released) -> list[tuple[str, bytes, bytes]]:
-    """Masked texts that left: path, what is left before the mask, and behind."""
-    found = []
+    """Masked released texts: path, text before the mask, and text after it."""
+    masked = []
     for path, text in [*released.texts, *released.rows]:
         if "*" in text or "…" in text or "..." in text or "xxx" in text.lower() or "#" in text:
             for match in _MASKED.finditer(text):
-                before = key_of((match[1] or "").split(" ")[-1]) if match[1] else b""
-                behind = key_of(match[2] or "")
-                if len(before) + len(behind) >= SHORTEST:
-                    found.append((path, before, behind))
-    return found[:MASKED]
+                prefix = key_of((match[1] or "").split(" ")[-1]) if match[1] else b""
+                suffix = key_of(match[2] or "")
+                if len(prefix) + len(suffix) >= SHORTEST:
+                    masked.append((path, prefix, suffix))
+    return masked[:MASKED]
 
 
-def masked_in(masked: list[tuple[str, bytes, bytes]], at: int, table: RawTable) -> Evidence | None:
-    """Masked texts of which what is left still names a record."""
-    column, chances, first = table.texts[at], [], None
-    for path, before, behind in masked:
-        forms = _fitting(column, before, behind)
+def masked_in(masked: list[tuple[str, bytes, bytes]], i: int, table: RawTable) -> Evidence | None:
+    """Evidence from masked texts whose remaining part still names a record."""
+    column, probabilities, first = table.texts[i], [], None
+    for path, prefix, suffix in masked:
+        forms = _matching_forms(column, prefix, suffix)
         if len(forms):
-            chances.append(_chance(column, before, behind))
+            probabilities.append(_match_probability(column, prefix, suffix))
             first = first or (path, int(column.value_of[forms[0]]))
     if first is None:
         return None
     return Evidence(
         "masked",
         "what a mask leaves of a raw text",
-        surprise(np.array(chances), len(masked)),
+        surprise(np.array(probabilities), len(masked)),
         partial(str, first[0]),
-        lambda: table.place(column.record(first[1]), column.name),
-        len(chances),
+        lambda: table.location(column.record(first[1]), column.name),
+        len(probabilities),
         value=partial(repr, column.values[first[1]]),
         mend="what is left names the record; leave out more, or all of it",
-        plain=2,
+        complexity=2,
     )
 
 
-def _chance(column: TextColumn, before: bytes, behind: bytes) -> float:
-    """How likely some other text's rest fits a form: by its first letters, and its ending's share."""
-    ending = _fitting(column, b"", behind)
-    shared = len(np.unique(column.value_of[ending])) > 1
+def _match_probability(column: TextColumn, prefix: bytes, suffix: bytes) -> float:
+    """Probability that another text's unmasked part fits a form: of its first letters, and of its ending."""
+    same_ending = _matching_forms(column, b"", suffix)
+    shared = len(np.unique(column.value_of[same_ending])) > 1
     if len(np.unique(column.lengths)) == 1:
-        alone = column.letters[-1] - column.letters[len(column.letters) - 1 - len(behind)]
-    else:  # where a letter stands says nothing of which of the last it is
-        alone = column.letters[-1] / column.keys.shape[1] * len(behind)
-    nats = column.letters[min(len(before), len(column.letters) - 1)]
-    nats += np.log(len(column.keys) / len(ending)) if shared else alone
+        ending_nats = column.letters[-1] - column.letters[len(column.letters) - 1 - len(suffix)]
+    else:  # with varying lengths, positions do not align with endings
+        ending_nats = column.letters[-1] / column.keys.shape[1] * len(suffix)
+    nats = column.letters[min(len(prefix), len(column.letters) - 1)]
+    nats += np.log(len(column.keys) / len(same_ending)) if shared else ending_nats
     return min(1.0, float(np.exp(np.log(len(column.keys)) - nats)))
 
 
-def _fitting(column: TextColumn, before: bytes, behind: bytes) -> np.ndarray:
-    """The forms that begin and end like that."""
-    fit = column.lengths >= max(SHORTEST, len(before) + len(behind) + 1)
-    for place, letter in enumerate(before[: column.keys.shape[1]]):
-        fit &= column.keys[:, place] == letter
-    forms = np.flatnonzero(fit)
-    for back, letter in enumerate(reversed(behind)):
+def _matching_forms(column: TextColumn, prefix: bytes, suffix: bytes) -> np.ndarray:
+    """Forms with this prefix and suffix."""
+    matches = column.lengths >= max(SHORTEST, len(prefix) + len(suffix) + 1)
+    for position, letter in enumerate(prefix[: column.keys.shape[1]]):
+        matches &= column.keys[:, position] == letter
+    forms = np.flatnonzero(matches)
+    for back, letter in enumerate(reversed(suffix)):
         forms = forms[column.keys[forms, column.lengths[forms] - 1 - back] == letter]
     return np.asarray(forms)

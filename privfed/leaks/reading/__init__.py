@@ -1,8 +1,8 @@
-"""What left: any nesting of objects, as the arrays, texts and bytes that it holds.
+"""Flattens outputs, any nesting of objects, to the arrays, texts and bytes that they hold.
 
-- ``leaf``: one array, text or string of bytes, and the path to it.
-- ``walk``: takes objects apart (containers, arrays, tables, models, exceptions, logs, files).
-- ``package_objects``: what other libraries' objects hold, without importing those libraries.
-- ``encodings``: takes bytes apart (archives, compression, NumPy files, pickles, MessagePack).
-- ``texts``: what a text holds (numbers, dates, encoded bytes).
+- ``leaf``: one array, text or byte string, and its path.
+- ``walk``: reads objects (containers, arrays, tables, models, exceptions, logs, files).
+- ``package_objects``: reads other libraries' objects, without importing those libraries.
+- ``encodings``: decodes bytes (archives, compression, NumPy files, pickles, MessagePack).
+- ``texts``: reads texts (numbers, dates, encoded bytes).
 """

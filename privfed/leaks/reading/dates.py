@@ -1,4 +1,4 @@
-"""Dates as people and programs write them."""
+"""Parses dates in common notations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86400.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _NAME = "(?:" + "|".join(_MONTHS) + ")[a-z]*"
-#: A time behind a date: with colons, perhaps of twelve hours; or six digits.
+#: A time after a date: with colons, possibly on a 12-hour clock; or six digits.
 _TIME = r"(?:(?:T|:|,? )(\d\d?):(\d\d)(?::(\d\d(?:[.,]\d{1,9})?))?(?: ?([ap])\.?m\b)?|T(\d\d)(\d\d)(\d\d))?"
 #: Every notation: year first, day or month first, the month by name, eight digits.
 DATE = re.compile(
@@ -27,39 +27,39 @@ _NUMERIC = re.compile(r"\d[-/.]\d\d?[-/.]\d|(?<!\d)(?:19|20)\d{6}(?!\d)")
 
 
 def may_be_dated(text: str) -> bool:
-    """Whether a text holds what a date has: the name of a month, or digits set apart twice."""
+    """Whether a text may contain a date: the name of a month, or digits with two separators."""
     lower = text.lower()
     return any(month in lower for month in _MONTHS) or _NUMERIC.search(text) is not None
 
 
 def dates_in(text: str) -> Iterator[tuple[int, int, float, bool]]:
-    """Dates of a text: where each begins and ends, seconds since 1970 (UTC), and whether timed.
+    """Yield each date in a text: start, end, seconds since 1970 (UTC), and whether it has a time.
 
-    Where day and month can be told apart in two ways, both are given.
+    Both readings are given if the order of day and month is ambiguous.
     """
-    for found in DATE.finditer(text):
-        for seconds in sorted(set(_seconds(found))):
-            yield found.start(), found.end(), seconds, (found[17] or found[21]) is not None
+    for match in DATE.finditer(text):
+        for seconds in sorted(set(_seconds(match))):
+            yield match.start(), match.end(), seconds, (match[17] or match[21]) is not None
 
 
 def column_of_dates(texts: Sequence[str | None]) -> np.ndarray | None:
-    """A column of dates as seconds, read in the one order that fits all; none if it is no such."""
-    matches = [None if one is None else DATE.fullmatch(one.strip()) for one in texts]
+    """Dates of a column in seconds, read in the one order that fits all; None if it is no column of dates."""
+    matches = [None if text is None else DATE.fullmatch(text.strip()) for text in texts]
     if not any(matches) or any(m is None and t for m, t in zip(matches, texts, strict=True)):
         return None
-    read = [[] if match is None else list(_seconds(match)) for match in matches]
-    for which in (0, -1):
-        if all(one or match is None for one, match in zip(read, matches, strict=True)):
-            return np.array([one[which] if one else np.nan for one in read])
+    readings = [[] if match is None else list(_seconds(match)) for match in matches]
+    for choice in (0, -1):
+        if all(dates or match is None for dates, match in zip(readings, matches, strict=True)):
+            return np.array([dates[choice] if dates else np.nan for dates in readings])
     return None
 
 
-def _seconds(found: re.Match[str]) -> Iterator[float]:
-    """What a match may mean; nothing where there is no such day."""
-    (y, m, d, a, _, b, short, name, day, year, day2, name2, year2, y8, m8, d8) = found.groups()[:16]
-    (hour, minute, second, half) = found.groups()[16:20]
-    if found[21]:
-        (hour, minute, second) = found.groups()[20:]
+def _seconds(match: re.Match[str]) -> Iterator[float]:
+    """Yield the possible readings of a match in seconds; none if there is no such day."""
+    (y, m, d, a, _, b, short, name, day, year, day2, name2, year2, y8, m8, d8) = match.groups()[:16]
+    (hour, minute, second, half) = match.groups()[16:20]
+    if match[21]:
+        (hour, minute, second) = match.groups()[20:]
     hours = int(hour or 0) % 12 + 12 * (half.lower() == "p") if half else int(hour or 0)
     time = timedelta(
         hours=hours, minutes=int(minute or 0), seconds=float((second or "0").replace(",", "."))
@@ -87,5 +87,5 @@ def _month(name: str) -> int:
 
 
 def _whole(year: str) -> int:
-    """Two digits are of this century up to 30."""
+    """Year with century: two digits up to 30 are of this century."""
     return int(year) if len(year) == 4 else int(year) + (2000 if int(year) <= 30 else 1900)

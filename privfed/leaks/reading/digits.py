@@ -1,4 +1,4 @@
-"""The plain numbers of a text, as ``NUMBER`` finds them and ``float`` reads them."""
+"""Numbers in a text that match ``NUMBER`` and that ``float`` parses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-#: A number that no letter or digit touches in front, nor letters and a digit behind: ``E11.9``, ``v2.1``
-#: and ``4f2a`` are labels, ``12.5kg`` is none. Its first character is looked for before what stands in
-#: front of it, which passes over other text quickly.
+#: A number not preceded by a letter or digit, nor followed by letters and a digit: ``E11.9``, ``v2.1`` and
+#: ``4f2a`` are labels, ``12.5kg`` is not. Matching the first character before the lookbehind skips other
+#: text quickly.
 NUMBER = re.compile(
     r"[-+.\d](?<![A-Za-z_\d].)(?<!\d\..)(?:(?<=[-+])(?:\d++\.?+\d*+|\.\d++)|(?<=\d)\d*+\.?+\d*+|(?<=\.)\d++)"
     r"(?:[eE][-+]?\d++)?+(?![A-Za-z_]+\d)"
 )
-CHUNK = 1 << 20  #: So much of a text is read at a time
+CHUNK = 1 << 20  #: Characters read at a time
 
 
 def plain_numbers(text: str) -> np.ndarray:
@@ -23,7 +23,7 @@ def plain_numbers(text: str) -> np.ndarray:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Of about a length, each ending where a line or a word does."""
+    """Yield pieces of about ``CHUNK`` characters that end with a line or word."""
     start = 0
     while start < len(text):
         end = start + CHUNK
@@ -34,5 +34,5 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _numbers(text: str) -> np.ndarray:
-    found = NUMBER.findall(text)
-    return np.fromiter(map(float, found), float, len(found))
+    numbers = NUMBER.findall(text)
+    return np.fromiter(map(float, numbers), float, len(numbers))

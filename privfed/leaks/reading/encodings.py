@@ -1,7 +1,7 @@
-"""Takes bytes apart: archives, compression, NumPy files, databases, pickles, MessagePack, text.
+"""Decodes bytes: archives, compression, NumPy files, databases, pickles, MessagePack, text.
 
-Every decoder is tried in turn; the first that fits says what the bytes are. Nothing in them is ever
-run, and nothing grows beyond ``LARGEST`` bytes.
+Decoders are tried in turn, up to the first that succeeds. Nothing in the bytes is executed, and nothing
+is unpacked beyond ``LARGEST`` bytes.
 """
 
 import bz2
@@ -24,73 +24,71 @@ from privfed.leaks.reading.leaf import Unread
 from privfed.leaks.reading.stored import joblib_arrays, sqlite_tables
 
 LARGEST = 1 << 30  #: Most bytes that anything is unpacked to
-PLACES = 4000  #: Most places inside foreign bytes at which a compressed stream is tried
-PROBED = 1024  #: How many bytes of a stream are tried before all of it is
-PACKED = 1 << 26  #: Largest bytes of which MessagePack is tried as a whole
-SANE = 0.9  #: Share of sane numbers from which bytes are read as floats
+PLACES = 4000  #: Most offsets in unknown bytes at which a compressed stream is tried
+PROBED = 1024  #: Bytes of a stream that are tried first
+PACKED = 1 << 26  #: Most bytes that are tried as MessagePack or raw deflate
+SANE = 0.9  #: Fraction of plausible numbers from which bytes are read as floats
 _STREAMS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x1f\x8b\x08")
-#: What a text begins with that says its encoding, the longer ones first.
+#: Byte order marks of text encodings, the longer ones first.
 _MARKS = {
     b"\xff\xfe\x00\x00": "utf-32",
     b"\x00\x00\xfe\xff": "utf-32",
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
-#: What no text has: a terminal's bell, backspace and escape it may have.
+#: Control characters that texts do not contain; a terminal's bell, backspace and escape are allowed.
 _CONTROL = re.compile(rb"[\0-\x06\x0e-\x1a\x1c-\x1f]")
-_LONE = re.compile("[\udc80-\udcff]")  #: A byte that is no UTF-8, as Python hides it in a text
-FOREIGN = (
-    0.25  #: Most of a text's bytes that are no UTF-8, as letters with accents of Latin-1 are none
-)
-#: What reads as text inside foreign bytes: so many printable ones in a row stand there by chance once in 10 MB.
+_LONE = re.compile("[\udc80-\udcff]")  #: A byte that is not UTF-8, as a surrogate escape
+FOREIGN = 0.25  #: Largest fraction of bytes that are not UTF-8 in a text, such as accented Latin-1 letters
+#: Text in unknown bytes: a run of this many printable ones occurs by chance once in 10 MB.
 _PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
-#: Opcodes whose argument is no datum: names of modules, classes, memo slots, frames, versions.
+#: Opcodes whose argument is not data: names of modules, classes, memo slots, frames, versions.
 _STRUCTURE = {"PROTO", "FRAME", "GLOBAL", "INST", "PUT", "BINPUT", "LONG_BINPUT"}
 _STRUCTURE |= {"GET", "BINGET", "LONG_BINGET", "EXT1", "EXT2", "EXT4"}
 _TYPE = re.compile(r"^[<>|=]?([fiucV][0-9]{1,2})$")
 
-HEAD = 4096  #: Bytes of a text among which no control character may be
-LIKELY = "likely text"  #: What bytes are taken for that may be numbers all the same
-NEAR = 40  #: Within how many opcodes of an array's bytes its type and shape stand
+HEAD = 4096  #: First bytes of a text, without control characters
+LIKELY = "likely text"  #: Name of an encoding that is a guess: the bytes may also be numbers
+NEAR = 40  #: Distance, in opcodes, within which an array's type and shape are from its bytes
 Step = tuple[str, Any]  #: An opcode's name and argument
-Decoded = Iterator[tuple[str, object]]  #: What was found: how it was encoded, and what it is
+Decoded = Iterator[tuple[str, object]]  #: Name of the encoding, and content
 
 
 def decoded(data: bytes) -> Decoded:
-    """What bytes hold, by the first decoder that fits; nothing where none does."""
+    """Yield the contents of bytes by the first decoder that succeeds, if any."""
     for decoder in _DECODERS:
-        found = list(_safely(decoder, data))
-        if found:
-            yield from found
+        contents = list(_safely(decoder, data))
+        if contents:
+            yield from contents
             return
 
 
 def streams_inside(data: bytes) -> Decoded:
-    """Compressed streams and NumPy files that begin somewhere inside bytes."""
-    tried, view = 0, memoryview(data)  # slices of bytes would be copies
+    """Yield compressed streams and NumPy files at any offset inside bytes."""
+    n_tried, view = 0, memoryview(data)  # slices of bytes would be copies
     for mark in (*_STREAMS, b"\x93NUMPY"):
-        place = data.find(mark, 1)
-        while place >= 0 and tried < PLACES:
-            tried += 1
-            name = f"bytes from {place}"
-            probed = list(_safely(_compressed, view[place : place + PROBED]))
-            if mark[0] != 0x93 and not probed:  # a failed try would copy all that follows
-                place = data.find(mark, place + 1)
+        offset = data.find(mark, 1)
+        while offset >= 0 and n_tried < PLACES:
+            n_tried += 1
+            name = f"bytes from {offset}"
+            probed = list(_safely(_compressed, view[offset : offset + PROBED]))
+            if mark[0] != 0x93 and not probed:  # a failed attempt would copy the rest
+                offset = data.find(mark, offset + 1)
                 continue
-            for how, found in _safely(_numpy if mark[0] == 0x93 else _compressed, view[place:]):
-                if not how.endswith(", rest"):  # which is looked through from here on
-                    yield f"{name}, {how}", found
-            place = data.find(mark, place + 1)
+            for codec, part in _safely(_numpy if mark[0] == 0x93 else _compressed, view[offset:]):
+                if not codec.endswith(", rest"):  # the rest is searched by this loop
+                    yield f"{name}, {codec}", part
+            offset = data.find(mark, offset + 1)
 
 
 def texts_inside(data: bytes) -> Decoded:
-    """What is printable inside foreign bytes, such as a picture's comment."""
-    if found := _PRINTED.findall(data):
-        yield "its texts", b"\n".join(found).decode("ascii")
+    """Yield printable text inside unknown bytes, such as an image's comment."""
+    if texts := _PRINTED.findall(data):
+        yield "its texts", b"\n".join(texts).decode("ascii")
 
 
 def _safely(decoder: Callable[[Any], Decoded], data: bytes | memoryview) -> Decoded:
-    """What a decoder finds; whatever goes wrong inside means that the bytes are something else."""
+    """Yield what a decoder returns; any exception means that the bytes have another encoding."""
     try:
         yield from decoder(data)
     except Exception:  # noqa: BLE001  # a malformed file raises anything
@@ -101,26 +99,26 @@ def _numpy(data: bytes | memoryview) -> Decoded:
     if data[:6] == b"\x93NUMPY":
         stream = io.BytesIO(data)
         major, minor = np.lib.format.read_magic(stream)
-        read = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
-        shape, fortran, dtype = read(stream)
-        rest = memoryview(data)[stream.tell() :]
+        read_header = getattr(np.lib.format, f"read_array_header_{major}_{minor}")
+        shape, fortran, dtype = read_header(stream)
+        body = memoryview(data)[stream.tell() :]
         if dtype.hasobject:
-            yield "NumPy file", bytes(rest)
+            yield "NumPy file", bytes(body)
             return
         count = int(np.prod(shape, dtype=np.int64))
-        flat = np.frombuffer(rest, dtype, count=count)
+        flat = np.frombuffer(body, dtype, count=count)
         yield "NumPy file", flat.reshape(shape, order="F" if fortran else "C")
-        if flat.nbytes < len(rest):
-            yield "NumPy file, rest", bytes(rest[flat.nbytes :])
+        if flat.nbytes < len(body):
+            yield "NumPy file, rest", bytes(body[flat.nbytes :])
 
 
 def _zip(data: bytes) -> Decoded:
     if data[:2] == b"PK":
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            listed = archive.infolist()
-            yield "zip, its names", "\n".join(info.filename for info in listed)
+            entries = archive.infolist()
+            yield "zip, its names", "\n".join(info.filename for info in entries)
             yield "zip, its comment", archive.comment
-            for info in listed:
+            for info in entries:
                 if not info.is_dir():
                     yield from _entry(
                         "zip", info.filename, info.file_size, partial(archive.read, info)
@@ -137,16 +135,16 @@ def _tar(data: bytes) -> Decoded:
 
 
 def _entry(archive: str, name: str, size: int, read: Callable[[], bytes]) -> Decoded:
-    """What an archive holds; an encrypted or broken entry, or too large a one, is told."""
-    found: object = Unread(f"entry of a {archive} file, too large, encrypted or broken")
+    """Yield an entry of an archive, or :class:`Unread` if it is encrypted, broken or too large."""
+    content: object = Unread(f"entry of a {archive} file, too large, encrypted or broken")
     if size <= LARGEST:
         with suppress(Exception):
-            found = read()
-    yield f"{archive} entry {name!r}", found
+            content = read()
+    yield f"{archive} entry {name!r}", content
 
 
 def _compressed(data: bytes | memoryview) -> Decoded:
-    """Compressed streams in a row, the last perhaps cut short, and what follows them."""
+    """Yield consecutive compressed streams, the last possibly truncated, and the bytes after them."""
     if data[:3] == b"\x1f\x8b\x08":
         yield from _streams("gzip", data, 3, partial(zlib.decompressobj, zlib.MAX_WBITS | 16))
     elif len(data) > 5 and data[0] & 15 == 8 and (data[0] * 256 + data[1]) % 31 == 0:
@@ -157,49 +155,49 @@ def _compressed(data: bytes | memoryview) -> Decoded:
         yield from _streams("lzma", data, 6, lzma.LZMADecompressor)
 
 
-def _streams(how: str, data: bytes | memoryview, mark: int, make: Callable[[], Any]) -> Decoded:
-    """All streams that begin with the same bytes, so many, as the first."""
-    found: list[bytes] = []
-    size, rest = 0, data
-    while len(rest) and (not found or (mark and rest[:mark] == data[:mark])):
+def _streams(codec: str, data: bytes | memoryview, mark: int, make: Callable[[], Any]) -> Decoded:
+    """Yield all streams that begin with the same ``mark`` bytes as the first, joined, and the rest."""
+    chunks: list[bytes] = []
+    size, remaining = 0, data
+    while len(remaining) and (not chunks or (mark and remaining[:mark] == data[:mark])):
         stream = make()
         try:
-            found.append(stream.decompress(rest, LARGEST - size))
+            chunks.append(stream.decompress(remaining, LARGEST - size))
         except Exception:
-            if not found:
+            if not chunks:
                 raise
             break
-        size, rest = size + len(found[-1]), stream.unused_data
+        size, remaining = size + len(chunks[-1]), stream.unused_data
         full = getattr(stream, "unconsumed_tail", b"") or not getattr(stream, "needs_input", True)
         if size >= LARGEST or (full and not stream.eof):
-            yield how, Unread(f"compressed bytes of more than {LARGEST >> 30} GiB")
+            yield codec, Unread(f"compressed bytes of more than {LARGEST >> 30} GiB")
             break
-    yield how, b"".join(found)
-    yield f"{how}, rest", bytes(rest)
+    yield codec, b"".join(chunks)
+    yield f"{codec}, rest", bytes(remaining)
 
 
 def _raw_deflate(data: bytes) -> Decoded:
-    """A stream without a header; only one that ends where the bytes end counts."""
+    """Yield a stream without a header, if it ends where the bytes end."""
     if 8 < len(data) <= PACKED:
         stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        found = stream.decompress(data, LARGEST)
-        if stream.eof and not stream.unused_data and len(found) > len(data) // 2:
-            yield "deflate", found
+        content = stream.decompress(data, LARGEST)
+        if stream.eof and not stream.unused_data and len(content) > len(data) // 2:
+            yield "deflate", content
 
 
 def _pickle(data: bytes) -> Decoded:
-    """Every datum of a pickle, read off its opcodes: nothing is ever loaded.
+    """Yield all data of a pickle, read from its opcodes: nothing is loaded.
 
-    Numbers, texts and bytes stand there as arguments, in order. An array of NumPy is a type's name
-    (``f8``), a mark for its byte order, and its bytes (which protocol 5 has first); the last type named is what
-    they are read as, in the shape that stands near; without one the plain bytes are handed on as well.
+    Numbers, texts and bytes are arguments, in order. A NumPy array is a type's name (``f8``), a byte order
+    mark and its bytes (first in protocol 5); it is read as the last type named, in the nearest shape.
+    Without a shape the bytes are yielded too.
     """
     if len(data) > 3 and data[-1:] == b"." and (data[0] == 0x80 or _old(data)):
-        yield from (("pickle", found) for found in _arguments(data))
+        yield from (("pickle", content) for content in _arguments(data))
 
 
 def _old(data: bytes) -> bool:
-    """Whether it is a pickle of protocol 0 or 1, which has no mark of its own: all of it reads as one that remembers something."""
+    """Whether bytes are a pickle of protocol 0 or 1, which has no header: they parse completely and use the memo."""
     stream = io.BytesIO(data)
     names = {opcode.name for opcode, *_ in pickletools.genops(stream)}
     return stream.tell() == len(data) and not names.isdisjoint(("PUT", "BINPUT"))
@@ -210,16 +208,16 @@ def _arguments(data: bytes) -> Iterator[object]:
     columns: dict[int, list[np.ndarray]] = {}  # of pandas, each a matrix of one row
     kind, order, record = "", "<", 0
     steps = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(data)]
-    said = [one for (_, one), (name, _) in pairwise(steps) if name == "MEMOIZE"]
-    for at, (name, argument) in enumerate(steps):
+    memo = [value for (_, value), (name, _) in pairwise(steps) if name == "MEMOIZE"]
+    for index, (name, argument) in enumerate(steps):
         if name in _STRUCTURE or argument is None:
             continue
         if isinstance(argument, bool | int | float):
             numbers.append(argument)
             continue
         if isinstance(argument, str):
-            named = _TYPE.match(argument)
-            kind = named[1] if named else kind
+            match = _TYPE.match(argument)
+            kind = match[1] if match else kind
             record = int(kind[1:]) if kind[:1] == "V" else record
             order = argument if argument in ("<", ">") else order
             yield argument
@@ -228,17 +226,17 @@ def _arguments(data: bytes) -> Iterator[object]:
             argument = argument.encode("latin-1")  # bytes, before protocol 3
         if isinstance(argument, bytes | bytearray):
             yield from _fields(bytes(argument), record)
-            shape = _shape(steps[max(0, at - NEAR) : at])
+            shape = _shape(steps[max(0, index - NEAR) : index])
             if data[1] == 5:  # type and shape follow
-                near = list(takewhile(_no_bytes, steps[at + 1 : at + NEAR]))
-                types = [_TYPE.match(one) for _, one in near if isinstance(one, str)]
-                kind = next((one[1] for one in types if one), kind)
-                shape = _shape(near, said) or shape
-            for found in _array(bytes(argument), kind, order, shape):
-                if isinstance(found, np.ndarray) and found.ndim == 2 and len(found) == 1:
-                    columns.setdefault(found.size, []).append(found)
+                following = list(takewhile(_no_bytes, steps[index + 1 : index + NEAR]))
+                types = [_TYPE.match(name) for _, name in following if isinstance(name, str)]
+                kind = next((m[1] for m in types if m), kind)
+                shape = _shape(following, memo) or shape
+            for content in _array(bytes(argument), kind, order, shape):
+                if isinstance(content, np.ndarray) and content.ndim == 2 and len(content) == 1:
+                    columns.setdefault(content.size, []).append(content)
                 else:
-                    yield found
+                    yield content
     yield from map(np.vstack, columns.values())
     yield numbers
 
@@ -247,27 +245,27 @@ def _no_bytes(step: Step) -> bool:
     return not isinstance(step[1], bytes | bytearray)
 
 
-def _shape(near: Sequence[Step], said: Sequence[object] = ()) -> tuple[int, int] | None:
-    """The shape of a matrix of NumPy, as its bytes lie: two whole numbers in a tuple, and whether it is Fortran's.
+def _shape(near: Sequence[Step], memo: Sequence[object] = ()) -> tuple[int, int] | None:
+    """Shape of a NumPy matrix in memory order: two integers in a tuple, and whether it is in Fortran order.
 
-    Behind the bytes that is a letter, perhaps one that the pickle ``said`` before; in front of them a yes or a no.
+    After the bytes, the order is a letter, possibly in the pickle's ``memo``; before them it is a boolean.
     """
-    for at in range(len(near) - 1, 1, -1):
-        pair = near[at - 2][1], near[at - 1][1]
-        if near[at][0] == "TUPLE2" and all(type(one) is int for one in pair):
-            rest = [step for step in near[at + 1 :] if step[0] != "MEMOIZE"]
-            if said:
-                told: object = rest[0][1] if rest else ""
-                again = isinstance(told, int) and rest[0][0] == "BINGET" and told < len(said)
-                fortran = (said[int(rest[0][1])] if again else told) == "F"
+    for index in range(len(near) - 1, 1, -1):
+        pair = near[index - 2][1], near[index - 1][1]
+        if near[index][0] == "TUPLE2" and all(type(number) is int for number in pair):
+            after = [step for step in near[index + 1 :] if step[0] != "MEMOIZE"]
+            if memo:
+                letter: object = after[0][1] if after else ""
+                is_memo = isinstance(letter, int) and after[0][0] == "BINGET" and letter < len(memo)
+                fortran = (memo[int(after[0][1])] if is_memo else letter) == "F"
             else:
-                fortran = [name for name, _ in rest if name.startswith("NEW")][-1:] == ["NEWTRUE"]
+                fortran = [name for name, _ in after if name.startswith("NEW")][-1:] == ["NEWTRUE"]
             return (pair[1], pair[0]) if fortran else pair
     return None
 
 
 def _fields(data: bytes, width: int) -> Iterator[np.ndarray]:
-    """Of records of a fixed width, as a tree's nodes are, the fields that are floats by their sizes."""
+    """Yield the fields with sizes of floats of fixed-width records, such as a tree's nodes."""
     if width and width % 8 == 0 and data and len(data) % width == 0:
         words = np.abs(np.frombuffer(data, "<f8").reshape(-1, width // 8))
         floats = (((words > 1e-6) & (words < 1e9)) | (words == 0)).mean(axis=0) > SANE
@@ -277,45 +275,45 @@ def _fields(data: bytes, width: int) -> Iterator[np.ndarray]:
 
 
 def _array(data: bytes, kind: str, order: str, shape: tuple[int, int] | None) -> Iterator[object]:
-    """The bytes as numbers of the type that was named last, where they fit, and as they are."""
+    """Yield bytes as numbers of the last named type, if their length fits; otherwise, or if uncertain, as bytes."""
     if kind and kind[0] in "fiuc" and kind not in ("f1", "c1"):
         width = int(kind[1:])
         if width in (1, 2, 4, 8, 16) and len(data) % width == 0 and len(data) > 0:
             with suppress(TypeError):  # a type that NumPy does not know
                 flat = np.frombuffer(data, np.dtype(order + kind))
-                if shape and shape[0] * shape[1] == flat.size:  # the type was no guess
+                if shape and shape[0] * shape[1] == flat.size:  # the type is certain
                     yield flat.reshape(shape)
                     return
                 yield flat
-                if width == 1:  # which is taken for bytes too
+                if width == 1:  # read as bytes by the caller
                     return
     yield data
 
 
 def _text(data: bytes) -> Decoded:
-    coding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
-    if coding != "utf-8" or not _CONTROL.search(data, 0, HEAD):
-        yield "text", data.decode(coding)
+    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
+    if encoding != "utf-8" or not _CONTROL.search(data, 0, HEAD):
+        yield "text", data.decode(encoding)
 
 
 def _likely_text(data: bytes) -> Decoded:
-    """Text whose encoding is a guess: UTF-16 without a mark; or UTF-8 with zeros between, and bytes of Latin-1."""
+    """Yield text in a guessed encoding: UTF-16 without a byte order mark, or UTF-8 with zeros or Latin-1 bytes."""
     head = np.frombuffer(data[: HEAD & ~1], np.uint8)
-    zeros = [float((head[at::2] == 0).mean()) for at in (0, 1) if len(data) % 2 == 0]
+    zeros = [float((head[phase::2] == 0).mean()) for phase in (0, 1) if len(data) % 2 == 0]
     if zeros and min(zeros) < 0.5 < max(zeros):
-        found = data.decode("utf-16-le" if zeros[0] < zeros[1] else "utf-16-be")
-        if not _CONTROL.search(found[:HEAD].encode()):
-            yield LIKELY, found
+        text = data.decode("utf-16-le" if zeros[0] < zeros[1] else "utf-16-be")
+        if not _CONTROL.search(text[:HEAD].encode()):
+            yield LIKELY, text
     elif not _CONTROL.search(data[:HEAD].replace(b"\0", b"")):
-        found = data.replace(b"\0", b"\n").decode(errors="surrogateescape")
-        if len(_LONE.sub("", found)) > len(data) * (1 - FOREIGN):
-            yield LIKELY, _LONE.sub(lambda one: chr(ord(one[0]) - 0xDC00), found)
+        text = data.replace(b"\0", b"\n").decode(errors="surrogateescape")
+        if len(_LONE.sub("", text)) > len(data) * (1 - FOREIGN):
+            yield LIKELY, _LONE.sub(lambda match: chr(ord(match[0]) - 0xDC00), text)
 
 
 def _msgpack(data: bytes) -> Decoded:
-    """MessagePack whose whole is a container; other bytes are hardly ever one by chance."""
+    """Yield MessagePack that is one container, which other bytes rarely are by chance."""
     if data and len(data) <= PACKED and (0x80 <= data[0] <= 0x9F or 0xDC <= data[0] <= 0xDF):
-        import msgspec  # not there: these bytes are looked through as they are
+        import msgspec  # if missing, the bytes are searched undecoded
 
         yield "MessagePack", msgspec.msgpack.decode(data)
 

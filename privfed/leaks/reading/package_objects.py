@@ -1,4 +1,4 @@
-"""What other libraries' objects hold, without importing a library that nobody else imported."""
+"""Reads objects of other libraries without importing the libraries."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ import numpy as np
 
 from privfed.leaks.reading.leaf import CELLS, ROWS, RowText
 
-#: Named things inside an object: how one reaches each, and what it is.
+#: Parts of an object: expression that reaches each, and the part.
 Parts = Iterator[tuple[str, object]]
 
 
 def reader_of(thing: object) -> Callable[[Any], Parts] | None:
-    """The reader for an object, by its classes' qualified names; none for what nobody knows."""
+    """Return the reader for an object, by its classes' qualified names; None if there is none."""
     for cls in type(thing).__mro__:
         module = cls.__module__.split(".")[0]
         reader = READERS.get(f"{module}.{cls.__qualname__}")
@@ -24,26 +24,26 @@ def reader_of(thing: object) -> Callable[[Any], Parts] | None:
 
 
 def _frame(frame: Any) -> Parts:
-    """A table: its numeric columns as one array, the others each by itself, index and names."""
+    """Yield a table's numeric columns as one array, its other columns, index and names."""
     kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
-    numeric = [place for place, kind in enumerate(kinds) if kind in "fiub"]
+    numeric = [index for index, kind in enumerate(kinds) if kind in "fiub"]
     if len(numeric) > 1:
-        yield ".iloc[:, numeric]", _plain(frame.iloc[:, numeric])
-    for place in range(frame.shape[1]):
-        if len(numeric) < 2 or place not in numeric:
-            yield from _series_values(f".iloc[:, {place}]", frame.iloc[:, place])
+        yield ".iloc[:, numeric]", _numeric_array(frame.iloc[:, numeric])
+    for index in range(frame.shape[1]):
+        if len(numeric) < 2 or index not in numeric:
+            yield from _series_values(f".iloc[:, {index}]", frame.iloc[:, index])
     if len(numeric) < frame.shape[1] <= CELLS and len(frame) <= ROWS:
         names = [str(name) for name in frame.columns]
         lines = (zip(names, row, strict=True) for row in frame.itertuples(index=False, name=None))
-        yield ".rows", RowText("\n".join("; ".join(f"{k}={v}" for k, v in one) for one in lines))
+        yield ".rows", RowText("\n".join("; ".join(f"{k}={v}" for k, v in r) for r in lines))
     yield ".columns", list(frame.columns)
     yield from _index(frame.index)
     if frame.attrs:
         yield ".attrs", {name: value for name, value in frame.attrs.items() if name != "sentinels"}
 
 
-def _plain(frame: Any) -> np.ndarray:
-    """Numbers of one type, missing ones as NaN."""
+def _numeric_array(frame: Any) -> np.ndarray:
+    """Numbers of one type, with missing ones as NaN."""
     if frame.isna().any(axis=None):
         return np.asarray(frame.to_numpy(dtype=float, na_value=np.nan))
     array = np.asarray(frame.to_numpy())
@@ -61,16 +61,16 @@ def _series_values(path: str, series: Any) -> Parts:
         yield f"{path} codes", np.asarray(series.cat.codes)
         yield f"{path} categories", list(series.cat.categories)
     elif getattr(series.dtype, "kind", "O") in "fiub":
-        yield path, _plain(series.to_frame()).ravel()
+        yield path, _numeric_array(series.to_frame()).ravel()
     elif getattr(series.dtype, "kind", "O") == "M":
-        plain = series.dt.tz_localize(None) if getattr(series.dtype, "tz", None) else series
-        yield path, np.asarray(plain.to_numpy(dtype="datetime64[ns]"))
+        local = series.dt.tz_localize(None) if getattr(series.dtype, "tz", None) else series
+        yield path, np.asarray(local.to_numpy(dtype="datetime64[ns]"))
     else:
         yield path, list(series)
 
 
 def _index(index: Any) -> Parts:
-    """An index that only counts the rows says nothing."""
+    """Yield an index, unless it only counts the rows."""
     if type(index).__name__ != "RangeIndex":
         yield ".index", list(index)
         yield ".index.names", list(index.names)
@@ -81,21 +81,21 @@ def _categorical(categorical: Any) -> Parts:
     yield ".categories", list(categorical.categories)
 
 
-def _listed(array: Any) -> Parts:
+def _as_list(array: Any) -> Parts:
     yield "", list(array)
 
 
 def _tensor(tensor: Any) -> Parts:
-    plain = tensor.detach().cpu()
-    if plain.is_sparse or plain.layout != plain.new_empty(0).layout:
-        plain = plain.to_dense()
-    kind = str(plain.dtype)
-    yield "", np.asarray(plain.float() if "bfloat16" in kind or "float8" in kind else plain)
+    dense = tensor.detach().cpu()
+    if dense.is_sparse or dense.layout != dense.new_empty(0).layout:
+        dense = dense.to_dense()
+    kind = str(dense.dtype)
+    yield "", np.asarray(dense.float() if "bfloat16" in kind or "float8" in kind else dense)
 
 
 def _log_record(record: logging.LogRecord) -> Parts:
-    """What a handler writes, and what was passed along; no line numbers, clocks or processes."""
-    usual = vars(logging.LogRecord("", 0, "", 0, "", (), None))
+    """Yield a record's message, arguments and extra fields; no line numbers, times or processes."""
+    standard = vars(logging.LogRecord("", 0, "", 0, "", (), None))
     try:
         yield ".getMessage()", record.getMessage()
     except (TypeError, ValueError):  # arguments that do not fit their text
@@ -104,21 +104,21 @@ def _log_record(record: logging.LogRecord) -> Parts:
     yield ".exc_text", record.exc_text
     if record.exc_info and record.exc_info[1] is not None:
         yield ".exc_info", record.exc_info[1]
-    yield "", {name: value for name, value in vars(record).items() if name not in usual}
+    yield "", {name: value for name, value in vars(record).items() if name not in standard}
 
 
 def _caplog(caplog: Any) -> Parts:
-    """What was logged while the test ran, and while its fixtures were made."""
-    yield ".records", [one for when in ("setup", "call") for one in caplog.get_records(when)]
+    """Yield records logged during the test and its fixtures' setup."""
+    yield ".records", [r for when in ("setup", "call") for r in caplog.get_records(when)]
 
 
 def _attribute(name: str, thing: Any) -> Parts:
-    """One attribute: the rest is nobody's datum."""
+    """Yield one attribute: the others hold no data."""
     yield f".{name}", getattr(thing, name)
 
 
 def _exception(error: BaseException) -> Parts:
-    """Its text and everything that was raised with it; never the frames that it passed through."""
+    """Yield an exception's text, attributes and chained exceptions; never its frames."""
     yield ", its text", str(error)
     yield ".args", list(error.args)
     state = {name: value for name, value in vars(error).items() if name != "__notes__"}
@@ -130,7 +130,7 @@ def _exception(error: BaseException) -> Parts:
 
 
 def _response(response: Any) -> Parts:
-    """A reply over HTTP: its body as bytes, its headers and address."""
+    """Yield an HTTP response's body as bytes, headers and URL."""
     if hasattr(response, "content"):
         yield ".content", response.content
     else:
@@ -147,26 +147,26 @@ def _request(request: Any) -> Parts:
 
 
 def _mock(mock: Any) -> Parts:
-    """What it was called with."""
+    """Yield the arguments of all calls."""
     yield ".mock_calls", [(name, arguments, named) for name, arguments, named in mock.mock_calls]
 
 
-def _nothing(thing: object) -> Parts:
+def _no_parts(thing: object) -> Parts:
     return iter(())
 
 
 def _released_part(part: Any) -> Parts:
-    kept = np.asarray(part.values.data)
-    artifact = part.type == "artifact" and kept.dtype.kind in "ui"
-    yield ".values", kept.astype(np.uint8).tobytes() if artifact else kept
+    values = np.asarray(part.values.data)
+    artifact = part.type == "artifact" and values.dtype.kind in "ui"
+    yield ".values", values.astype(np.uint8).tobytes() if artifact else values
 
 
 READERS: dict[str, Callable[[Any], Parts]] = {
     "pandas.DataFrame": _frame,
     "pandas.Series": _series,
-    "pandas.Index": _listed,
+    "pandas.Index": _as_list,
     "pandas.Categorical": _categorical,
-    "pandas.ExtensionArray": _listed,
+    "pandas.ExtensionArray": _as_list,
     "torch.Tensor": _tensor,
     "torch._C.TensorBase": _tensor,
     "logging.LogRecord": _log_record,
@@ -183,10 +183,10 @@ READERS: dict[str, Callable[[Any], Parts]] = {
     "requests.PreparedRequest": _request,
     "httpx.Request": _request,
     "urllib.Request": _request,
-    # the question, ids and digests of requests are the asking side's own
+    # the query, ids and digests of requests come from the server
     "privfed.TranscriptEntry": partial(_attribute, "release"),
     "privfed.Release": partial(_attribute, "parts"),
     "privfed.ReleasedPart": _released_part,
-    # a generator's state is long random numbers, and no record's
-    **dict.fromkeys(("numpy.Generator", "numpy.RandomState", "numpy.BitGenerator"), _nothing),
+    # a generator's state holds random numbers, no data
+    **dict.fromkeys(("numpy.Generator", "numpy.RandomState", "numpy.BitGenerator"), _no_parts),
 }

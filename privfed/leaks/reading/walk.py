@@ -1,8 +1,8 @@
-"""Takes any nesting of objects apart, down to arrays, texts and bytes.
+"""Flattens any nesting of objects to arrays, texts and bytes.
 
-Arrays are handed on as they are. Numbers that lie side by side in one container (a list, the values
-of a dictionary, the fields of a record) are handed on together, in order, for a record that leaked
-is known by its neighbours. Generators are consumed; files are read from their paths.
+Arrays are yielded unmodified. Numbers of one container (a list, the values of a dictionary, the fields of a
+record) are yielded together, in order, because a leaked record is recognised by its neighbouring values.
+Generators are consumed; files are read from their paths.
 """
 
 import dataclasses
@@ -27,35 +27,35 @@ from privfed.leaks.reading.leaf import CELLS, ROWS, Leaf, RowText, Unread
 from privfed.leaks.reading.package_objects import reader_of
 from privfed.leaks.reading.texts import JSON, LONG, encoded_in, numbers_in
 
-DEPTH = 60  #: How deep objects may nest, encodings counted
-NESTED = 6  #: How many encodings may lie one in another
-MOST = 10_000_000  #: Most items of an iterator, or of a range, that are read
-_PARTS = ("pickle", "joblib", "SQLite", LIKELY)  #: Of what decoders find no more than a part
-OPAQUE = 64  #: Bytes up to which an unknown string may be a digest, which is compared as it is
+DEPTH = 60  #: Deepest nesting of objects, including encodings
+NESTED = 6  #: Deepest nesting of encodings
+MOST = 10_000_000  #: Most items of an iterator or a range that are read
+_PARTS = ("pickle", "joblib", "SQLite", LIKELY)  #: Encodings that are decoded only in part
+OPAQUE = 64  #: Longest unknown byte string that may be a digest, which is compared undecoded
 OPAQUELY = "string of bytes of no known form (pixels, Parquet), looked through for floats and texts as they lie"
-SHORT = 4  #: Least bytes that are taken for something else than text or a number
+SHORT = 4  #: Byte strings up to this length are not decoded
 _PLAIN = (bool, int, float, np.bool_, np.integer, np.floating, Decimal, Fraction)
 _CELL = (str, int, float, np.number, Decimal, date)
 _NO_DATA = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodWrapperType, property)
 
 
-def flatten(left: object, path: str = "left", *, rows: bool = False) -> Iterator[Leaf]:
-    """Everything that an object holds, with the path to it.
+def flatten(outputs: object, path: str = "left", *, rows: bool = False) -> Iterator[Leaf]:
+    """Yield everything that an object holds, with its path.
 
     Args:
-        left: containers, arrays, tables, tensors, models, texts, bytes, pickles, paths of files,
-            log records, exceptions, replies over HTTP, messages of other frameworks, in any nesting.
-        path: what to call it.
-        rows: whether to give, of each short container, its cells side by side as a text too.
+        outputs: containers, arrays, tables, tensors, models, texts, bytes, pickles, paths of files,
+            log records, exceptions, HTTP responses, messages of other frameworks, in any nesting.
+        path: name of the object in paths.
+        rows: whether to also yield the cells of each short container as one text.
 
-    Returns:
+    Yields:
         arrays of numbers (in any type and shape), texts, and bytes.
     """
-    return _Walk(rows).leaves(path, left)
+    return _Walk(rows).leaves(path, outputs)
 
 
 class _Walk:
-    """One pass over an object; an object, or the same keys, that stands in it twice is read once."""
+    """One pass over an object; repeated objects, and repeated sets of keys, are read once."""
 
     def __init__(self, rows: bool) -> None:
         self._rows = rows
@@ -63,7 +63,7 @@ class _Walk:
         self._keys: set[str] = set()
 
     def leaves(self, path: str, thing: object, depth: int = 0, nested: int = 0) -> Iterator[Leaf]:
-        """The leaves of one thing."""
+        """Yield the leaves of one object."""
         if thing is None or isinstance(thing, _NO_DATA):
             return
         if depth > DEPTH:
@@ -79,8 +79,8 @@ class _Walk:
             yield from self._bytes(path, bytes(thing), depth, nested)
         elif isinstance(thing, np.ndarray):
             yield from self._array(path, thing, depth, nested)
-        elif (plain := numbers_of(thing)) is not None:
-            yield Leaf(path, np.array(plain, dtype=float))
+        elif (numbers := numbers_of(thing)) is not None:
+            yield Leaf(path, np.array(numbers, dtype=float))
         elif isinstance(thing, np.generic):
             yield from self._array(path, np.asanyarray(thing), depth, nested)
         elif id(thing) not in self._seen:
@@ -89,7 +89,7 @@ class _Walk:
                 yield from self._object(path, thing, depth, nested)
             except Exception as error:
                 if isinstance(thing, Iterator) and not isinstance(thing, io.IOBase):
-                    raise  # what is tested runs in it
+                    raise  # the code under test runs in it
                 yield Leaf(path, b"", unread=f"{_kind(thing)} that raised {_kind(error)}")
 
     def _object(self, path: str, thing: Any, depth: int, nested: int) -> Iterator[Leaf]:
@@ -119,32 +119,32 @@ class _Walk:
     def _named(
         self, path: str, parts: Iterable[tuple[str, object]], depth: int, nested: int
     ) -> Iterator[Leaf]:
-        """Named parts of an object: numbers side by side, the rest one by one."""
-        yield from self._gathered(
+        """Yield the named parts of an object: its numbers together, other parts one by one."""
+        yield from self._grouped(
             ((f"{path}{name}", name, part) for name, part in parts), path, depth, nested
         )
 
-    def _gathered(
+    def _grouped(
         self, parts: Iterable[tuple[str, str, object]], path: str, depth: int, nested: int
     ) -> Iterator[Leaf]:
         numbers: list[float] = []
         labels: list[str] = []
         texts: list[str] = []
         cells: list[str] = []
-        for whole, label, part in parts:
+        for full_path, label, part in parts:
             if isinstance(part, RowText):
-                yield from self.leaves(whole, part, depth + 1, nested)
+                yield from self.leaves(full_path, part, depth + 1, nested)
                 continue
             if self._rows and len(cells) <= CELLS and isinstance(part, _CELL):
                 cells.append(_cell(label, part))
-            plain = None if isinstance(part, np.ndarray) else numbers_of(part)
-            if plain is not None:
-                numbers += plain
-                labels += [label] * len(plain)
+            values = None if isinstance(part, np.ndarray) else numbers_of(part)
+            if values is not None:
+                numbers += values
+                labels += [label] * len(values)
             elif isinstance(part, str) and len(part) < 16:
                 texts.append(part)
             else:
-                yield from self.leaves(whole, part, depth + 1, nested)
+                yield from self.leaves(full_path, part, depth + 1, nested)
         if numbers:
             yield Leaf(path, np.array(numbers, dtype=float), labels)
         if texts:
@@ -156,17 +156,17 @@ class _Walk:
         self, path: str, mapping: Mapping[Any, object], depth: int, nested: int
     ) -> Iterator[Leaf]:
         items = list(mapping.items())
-        names = [_key(key, place) for place, (key, _) in enumerate(items)]
+        names = [_key(key, index) for index, (key, _) in enumerate(items)]
         parts = (
             (f"{path}{name}", name, value) for name, (_, value) in zip(names, items, strict=True)
         )
-        yield from self._gathered(parts, path, depth, nested)
+        yield from self._grouped(parts, path, depth, nested)
         if self._rows and (columns := _as_columns(dict(zip(names, mapping.values(), strict=True)))):
-            values = np.column_stack([_floats(one) for one in columns.values()])
+            values = np.column_stack([_floats(column) for column in columns.values()])
             yield Leaf(path, values, list(columns), row=True)
         keys = [key for key, _ in items]
-        if (listed := str(keys)) not in self._keys:
-            self._keys.add(listed)
+        if (key_text := str(keys)) not in self._keys:
+            self._keys.add(key_text)
             yield from self._items(f"{path}, its keys", keys, depth, nested)
 
     def _items(self, path: str, items: Iterable[object], depth: int, nested: int) -> Iterator[Leaf]:
@@ -190,14 +190,14 @@ class _Walk:
             if len(listed) > CELLS:
                 yield from self._columns(f"{path}[rows]", listed, labels, depth, nested)
                 return
-        parts = ((f"{path}[{place}]", f"[{place}]", part) for place, part in enumerate(listed))
-        yield from self._gathered(parts, path, depth, nested)
+        parts = ((f"{path}[{index}]", f"[{index}]", part) for index, part in enumerate(listed))
+        yield from self._grouped(parts, path, depth, nested)
 
     def _columns(
         self, path: str, records: Sequence[Any], matrix: list[str], depth: int, nested: int
     ) -> Iterator[Leaf]:
-        """Many records of the same keys: what is in no matrix key by key, the first ones as lines."""
-        keys = {key: _key(key, place) for place, key in enumerate(records[0])}
+        """Yield records with the same keys: columns outside the matrix one by one, the first records as lines."""
+        keys = {key: _key(key, index) for index, key in enumerate(records[0])}
         yield from self._items(f"{path}, its keys", list(keys), depth, nested)
         for key, name in keys.items():
             if name not in matrix:
@@ -205,13 +205,13 @@ class _Walk:
                 yield from self._items(f"{path}{name}", column, depth + 1, nested)
         if self._rows and 1 < len(keys) <= CELLS:
             first = records[:ROWS]
-            cells = [_cells(name, [one[key] for one in first]) for key, name in keys.items()]
+            cells = [_cells(name, [row[key] for row in first]) for key, name in keys.items()]
             lines = ("; ".join(filter(None, line)) for line in zip(*cells, strict=True))
             yield Leaf(path, "\n".join(lines), row=True)
 
     def _array(self, path: str, array: np.ndarray, depth: int, nested: int) -> Iterator[Leaf]:
         if isinstance(array, np.ma.MaskedArray):
-            array = array.data  # what is masked is still there
+            array = array.data  # masked values are still in the array
         kind = array.dtype.kind
         if array.size == 0:
             return
@@ -249,46 +249,46 @@ class _Walk:
                 b"",
                 unread=f"text longer than {LONG >> 20} MiB, read for plain numbers and texts alone",
             )
-        if len(text) <= LONG or not (first and first[0][0] in JSON):  # whose numbers follow
+        if len(text) <= LONG or not (first and first[0][0] in JSON):  # JSON's numbers follow
             yield from numbers_in(path, text)
-        for how, found in chain(first, encoded):
-            yield from self.leaves(f"{path} as {how}", found, depth + 1, nested + 1)
+        for codec, content in chain(first, encoded):
+            yield from self.leaves(f"{path} as {codec}", content, depth + 1, nested + 1)
 
     def _bytes(self, path: str, data: bytes, depth: int, nested: int) -> Iterator[Leaf]:
-        whole, known, parted = False, False, False
+        is_whole, is_known, is_parted = False, False, False
         if len(data) > SHORT and nested < NESTED:
-            for how, found in decoded(data):
-                known = parted = True
-                for leaf in self.leaves(f"{path} as {how}", found, depth + 1, nested + 1):
-                    whole = not how.startswith(_PARTS)
+            for codec, content in decoded(data):
+                is_known = is_parted = True
+                for leaf in self.leaves(f"{path} as {codec}", content, depth + 1, nested + 1):
+                    is_whole = not codec.startswith(_PARTS)
                     yield leaf
-            if not whole:
-                for how, found in streams_inside(data):
-                    known = True
-                    yield from self.leaves(f"{path}, {how}", found, depth + 1, nested + 1)
-            if not parted:
-                for how, found in texts_inside(data):
-                    yield from self.leaves(f"{path}, {how}", found, depth + 1, nested + 1)
-        if data and not whole:
-            # an array's of a pickle were read by the type named last
-            known |= path.endswith(" as pickle")
-            yield Leaf(path, data, unread="" if known or len(data) <= OPAQUE else OPAQUELY)
+            if not is_whole:
+                for codec, content in streams_inside(data):
+                    is_known = True
+                    yield from self.leaves(f"{path}, {codec}", content, depth + 1, nested + 1)
+            if not is_parted:
+                for codec, content in texts_inside(data):
+                    yield from self.leaves(f"{path}, {codec}", content, depth + 1, nested + 1)
+        if data and not is_whole:
+            # arrays of a pickle were read by the last type named
+            is_known |= path.endswith(" as pickle")
+            yield Leaf(path, data, unread="" if is_known or len(data) <= OPAQUE else OPAQUELY)
 
     def _file(self, path: str, file: Path, depth: int, nested: int) -> Iterator[Leaf]:
         if file.is_dir():
-            names = [inside.relative_to(file) for inside in sorted(file.rglob("*"))]
+            names = [entry.relative_to(file) for entry in sorted(file.rglob("*"))]
             yield from self._text(f"{path}, its names", "\n".join(map(str, names)), depth, nested)
             for name in names:
-                if (inside := file / name).is_file():
+                if (entry := file / name).is_file():
                     yield from self._bytes(
-                        f"{path} {str(name)!r}", inside.read_bytes(), depth, nested
+                        f"{path} {str(name)!r}", entry.read_bytes(), depth, nested
                     )
         elif file.is_file():
             yield from self._bytes(f"{path}, its content", file.read_bytes(), depth, nested)
         yield from self._text(f"{path}, its name", file.name, depth, nested)
 
     def _stream(self, path: str, stream: Any, depth: int, nested: int) -> Iterator[Leaf]:
-        """All that a file object holds, wherever it stands; its position is left alone."""
+        """Yield the whole content of a file object; its position is kept."""
         if hasattr(type(stream), "getvalue"):
             yield from self.leaves(f"{path}.getvalue()", stream.getvalue(), depth + 1, nested)
         elif isinstance(getattr(stream, "name", None), str) and Path(stream.name).is_file():
@@ -304,31 +304,31 @@ def _kind(thing: object) -> str:
 
 
 def _cell(label: str, part: object) -> str:
-    """A cell beside its name."""
+    """A cell with its name."""
     shown = f"{part!s}"[:200].replace("\n", " ")
     return f"{label.strip('.[]')}={shown}"
 
 
 def _cells(label: str, parts: Sequence[object]) -> list[str]:
-    """Of a column each cell beside the column's name; nothing for what is no cell."""
+    """Cells of a column with the column's name; an empty string for other objects."""
     if set(map(type, parts)) <= {int, float}:
         return [f"{label.strip('.[]')}={part}" for part in parts]
     return [_cell(label, part) if isinstance(part, _CELL) else "" for part in parts]
 
 
 def _rows_of(path: str, values: np.ndarray) -> Iterator[Leaf]:
-    """The rows of a small array as lines of text, as many as may be read."""
+    """Yield the rows of a small array as lines of text."""
     rows = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values.reshape(1, -1)
     if 1 < rows.shape[1] <= CELLS and len(rows) <= ROWS:
-        listed = rows.tolist() if values.dtype.itemsize == 8 else rows.astype(str)
-        lines = ["; ".join(map(str, row)) for row in listed]
+        cells = rows.tolist() if values.dtype.itemsize == 8 else rows.astype(str)
+        lines = ["; ".join(map(str, row)) for row in cells]
         yield Leaf(path, "\n".join(lines), row=True)
 
 
 def _as_table(
     items: Sequence[object], kinds: set[type]
 ) -> tuple[np.ndarray, list[str] | None] | None:
-    """Rows of equally many numbers as a matrix; of records, the fields that are always numbers."""
+    """Rows of equal length as a matrix; for records, the fields that are always numbers, and their names."""
     if len(items) < 2 or len(kinds) != 1:
         return None
     first: Any = items[0]
@@ -341,39 +341,39 @@ def _as_table(
         len(set(map(tuple, rows))) == 1 or all(row.keys() == first.keys() for row in rows)
     ):
         columns = {}
-        for place, key in enumerate(first):
+        for index, key in enumerate(first):
             column = [row[key] for row in rows]
             if set(map(type, column)) <= {int, float}:
-                columns[_key(key, place)] = _floats(column)
+                columns[_key(key, index)] = _floats(column)
         if columns:
             return np.column_stack(list(columns.values())), list(columns)
     return None
 
 
 def _as_columns(parts: Mapping[str, object]) -> dict[str, list[Any]]:
-    """Columns of equally many numbers, two or more, as pandas writes a table: lists, or by the records' names."""
-    listed: dict[str, list[Any]] = {}
+    """At least two columns of numbers of equal length, as lists or dicts by record, as pandas writes a table."""
+    columns: dict[str, list[Any]] = {}
     for name, part in parts.items():
         if isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype.kind in "iuf":
-            listed[name] = part.tolist()
+            columns[name] = part.tolist()
         elif isinstance(part, dict | list | tuple):
             cells = list(part.values() if isinstance(part, dict) else part)
-            listed |= {name: cells} if set(map(type, cells)) <= {int, float} else {}
-    sizes = {len(one) for one in listed.values()}
-    return listed if len(listed) > 1 and len(sizes) == 1 and min(sizes) > 1 else {}
+            columns |= {name: cells} if set(map(type, cells)) <= {int, float} else {}
+    sizes = {len(column) for column in columns.values()}
+    return columns if len(columns) > 1 and len(sizes) == 1 and min(sizes) > 1 else {}
 
 
 def _floats(numbers: Iterable[Any]) -> np.ndarray:
-    """Python's numbers as floats; whole numbers too great for one become infinite."""
-    listed = list(numbers)
+    """Python numbers as floats; integers that overflow become infinite."""
+    values = list(numbers)
     try:
-        return np.array(listed, dtype=float)
+        return np.array(values, dtype=float)
     except OverflowError:
-        return np.array([_float(one) for one in listed])
+        return np.array([_float(value) for value in values])
 
 
 def numbers_of(thing: object) -> list[float] | None:
-    """A single number, moment or length of time as floats (a complex one as two); else none."""
+    """A number, time or duration as a list of floats (two for complex); None for other objects."""
     if isinstance(thing, Enum):
         thing = thing.value
     if isinstance(thing, _PLAIN):
@@ -397,7 +397,7 @@ def numbers_of(thing: object) -> list[float] | None:
 
 
 def _float(number: Any) -> float:
-    """As a float; what is too great for one as infinity, what is no number as NaN."""
+    """A float; infinity on overflow, NaN if it is no number."""
     try:
         return float(number)
     except OverflowError:
@@ -407,7 +407,7 @@ def _float(number: Any) -> float:
 
 
 def _seconds(moments: np.ndarray) -> np.ndarray:
-    """Moments as seconds since 1970, or lengths of time as seconds; missing ones as NaN."""
+    """Times as seconds since 1970, or durations in seconds; NaN for missing ones."""
     if np.datetime_data(moments.dtype)[0] in ("Y", "M", "generic"):
         moments = moments.astype(f"{moments.dtype.kind}8[s]")
     unit, count = np.datetime_data(moments.dtype)
@@ -415,13 +415,13 @@ def _seconds(moments: np.ndarray) -> np.ndarray:
     return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / ticks)
 
 
-def _key(key: object, place: int) -> str:
-    """How a path names a key: a number may itself be a datum, and is named by its place."""
-    return f"[{key!r}]" if isinstance(key, str | bool) else f"[key number {place}]"
+def _key(key: object, index: int) -> str:
+    """Form of a key in a path; a number may be data itself, so its position is used."""
+    return f"[{key!r}]" if isinstance(key, str | bool) else f"[key number {index}]"
 
 
 def _state(thing: Any) -> Iterator[tuple[str, object]]:
-    """What an object of no known kind holds: fields, slots, closures, and what a pickle would hold."""
+    """Yield the content of an object of unknown type: fields, slots, closures, or its pickled state."""
     if isinstance(thing, types.MethodType):
         yield ".__self__", thing.__self__
         thing = thing.__func__
@@ -442,21 +442,21 @@ def _state(thing: Any) -> Iterator[tuple[str, object]]:
 def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # a name that was never given a value
+    except ValueError:  # an unassigned variable
         return None
 
 
 def _slots(thing: object) -> list[str]:
-    listed = [vars(cls).get("__slots__", ()) for cls in type(thing).__mro__]
-    flat = chain.from_iterable([one] if isinstance(one, str) else one for one in listed)
+    slots = [vars(cls).get("__slots__", ()) for cls in type(thing).__mro__]
+    flat = chain.from_iterable([names] if isinstance(names, str) else names for names in slots)
     return [name for name in flat if name not in ("__dict__", "__weakref__")]
 
 
 def _pickled(thing: object) -> Iterator[tuple[str, object]]:
-    """What a pickle of an object without fields would hold: its state, never loaded anew."""
+    """Yield the state that a pickle of an object without fields would hold; nothing is loaded."""
     try:
         reduced = thing.__reduce_ex__(4)
-    except Exception:  # noqa: BLE001  # what cannot be pickled refuses in its own way
+    except Exception:  # noqa: BLE001  # objects raise anything if they cannot be pickled
         yield "", Unread(f"{_kind(thing)}, which shows nothing of itself")
         return
     if isinstance(reduced, tuple):

@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from privfed.leaks.arithmetic import _neighbours, _triples
 from privfed.leaks.artefact import Block, Located, Released
-from privfed.leaks.functions import NEAR, _between
+from privfed.leaks.functions import NEAR, _midpoints
 from privfed.leaks.lines import Lines
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.table import raw_tables
@@ -432,14 +432,14 @@ class TestThresholds:
     def test_a_lattice_has_none(self, count: int, step: float) -> None:
         """Midpoints of a full lattice are everybody's."""
         (table,) = raw_tables(np.arange(1, count + 1)[:, None] * step)
-        assert len(_between(table)) == 0
+        assert len(_midpoints(table)) == 0
 
     @given(st.lists(st.floats(0.1, 1e6), min_size=3, max_size=30, unique=True))
     def test_each_is_the_middle_of_two_neighbours(self, values: list[float]) -> None:
         """And comes from the lower of the two."""
         (table,) = raw_tables(np.array(values)[:, None])
         ordered = np.sort(values)
-        for middle, cell in zip(*astuple(_between(table))[:2], strict=True):
+        for middle, cell in zip(*astuple(_midpoints(table))[:2], strict=True):
             low = int(np.flatnonzero(ordered == values[cell])[0])
             assert middle in (ordered[low : low + 1] + ordered[low + 1 : low + 1 + NEAR]) / 2
 

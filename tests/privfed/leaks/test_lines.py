@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privfed.leaks.artefact import Released
-from privfed.leaks.lines import Lines, _told, of_two_records, together
+from privfed.leaks.lines import Lines, _gains, one_record, two_records
 from privfed.leaks.reading.walk import flatten
-from privfed.leaks.rows import Stream, aligned, spans_of, streams_of
+from privfed.leaks.rows import Stream, aligned_rows, spans_of, streams_of
 from privfed.leaks.table import RawTable, raw_tables
 from privfed.testing import assert_no_raw
 
@@ -41,7 +41,7 @@ def line(at: int) -> str:
 @pytest.mark.parametrize("left", [[line(7)] * 30, ValueError(line(7)), [line(7), "", "\n"]])
 def test_what_is_said_twice_is_one_line(left: object) -> None:
     """No chance is given to a copy, nor to an empty line, nor to what two copies differ by: nothing."""
-    one, many = together(lines_of(line(7)), TABLE), together(lines_of(left), TABLE)
+    one, many = one_record(lines_of(line(7)), TABLE), one_record(lines_of(left), TABLE)
     assert one is not None and many is not None
     assert many.nats == pytest.approx(one.nats)
 
@@ -55,19 +55,19 @@ def test_a_number_without_its_last_zeros_is_told_as_written(zeros: int, more: fl
     released = Released.of(flatten(f"creatinine={frame['creatinine'][7]}, age={frame['age'][7]}"))
     lines = Lines.of(released, table)
     at = table.names.index("creatinine")
-    rounded, whole = (lines.reaches(at, table)[:, one] for one in (0, 1))
+    rounded, whole = (lines.intervals(at, table)[:, one] for one in (0, 1))
     assert rounded[1] < frame["creatinine"][7] - 0.4 * 10.0 ** (zeros - 3)
     assert whole[1] > frame["creatinine"][7] - 0.001
-    both = together(lines, table)
-    lines._reaches[at] = rounded[:, None]
-    once = together(lines, table)
+    both = one_record(lines, table)
+    lines._intervals[at] = rounded[:, None]
+    once = one_record(lines, table)
     assert both is not None and (once is None or both.nats > once.nats + more)
 
 
 def test_other_lines_lower_what_one_says() -> None:
     """Each might have been the one that is told."""
-    alone = together(lines_of(line(7)), TABLE)
-    among = together(lines_of([line(7), *(f"step {at} of 40" for at in range(40))]), TABLE)
+    alone = one_record(lines_of(line(7)), TABLE)
+    among = one_record(lines_of([line(7), *(f"step {at} of 40" for at in range(40))]), TABLE)
     assert alone is not None and among is not None
     assert among.nats == pytest.approx(alone.nats - np.log(41))
 
@@ -100,13 +100,13 @@ def test_no_sum_of_two_is_dropped(
     total = FRAME[column][[one, other]].sum() / (2 if mean else 1)
     value = np.array([[float(round(total, decimals))]]) * (2 if mean else 1)
     width = np.maximum(10.0**-decimals, np.abs(value) * 2.0**-50) * (2 if mean else 1)
-    _, expected = _told(TABLE, value, width, np.full((1, 1), -1))
+    _, expected = _gains(TABLE, value, width, np.full((1, 1), -1))
     assert np.isfinite(expected[0, TABLE.names.index(column), 0])
 
 
 def test_a_number_between_two_steps_is_no_sum() -> None:
     """Of ages, or of days in seconds."""
-    _, expected = _told(TABLE, np.array([[71.25]]), np.array([[0.01]]), np.full((1, 1), -1))
+    _, expected = _gains(TABLE, np.array([[71.25]]), np.array([[0.01]]), np.full((1, 1), -1))
     finite = dict(zip(TABLE.names, np.isfinite(expected[0, :, 0]), strict=True))
     assert finite == {"age": False, "creatinine": False, "salary": False, "born": False}
 
@@ -115,22 +115,22 @@ def test_the_sums_of_two_records_are_found_among_other_lines() -> None:
     """Each number of a line stands for one column at most: three ages are no record."""
     total = FRAME[["age", "creatinine", "salary"]].iloc[[3, 40]].sum()
     text = [f"epoch {at} loss {0.5 / (at + 1):.4f} after {17 * at} ms" for at in range(9)]
-    found = of_two_records(lines_of([*text, ", ".join(f"{one:.3f}" for one in total)]), TABLE)
+    found = two_records(lines_of([*text, ", ".join(f"{one:.3f}" for one in total)]), TABLE)
     assert found is not None
     assert found.record == "records 3 and 40"
-    assert of_two_records(lines_of(text), TABLE) is None
+    assert two_records(lines_of(text), TABLE) is None
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_windows_that_are_met_are_all_that_can_match(seed: int) -> None:
-    """No record's columns are lost where windows are dropped by their hashes together."""
+    """No record's columns are lost where windows are dropped by their hashes one_record."""
     rng = np.random.default_rng(seed)
     left = rng.normal(50, 20, (30, 4)).round(1)
     (table,) = raw_tables(left[rng.permutation(30)[:20]])
     (stream, *_) = streams_of(Released.of(flatten(left)))
     for span in spans_of(table):
-        alone = aligned(span, [every(stream)], table)
-        among = aligned(span, [stream], table)
+        alone = aligned_rows(span, [every(stream)], table)
+        among = aligned_rows(span, [stream], table)
         assert (among and (among.nats, among.count)) == (alone and (alone.nats, alone.count))
 
 
@@ -138,10 +138,10 @@ def every(stream: Stream) -> Stream:
     """One that drops nothing."""
 
     class Every(Stream):
-        def met(self, table: RawTable, span: tuple[bool, int, int]) -> np.ndarray:
+        def matching_starts(self, table: RawTable, span: tuple[bool, int, int]) -> np.ndarray:
             return np.arange(len(self.keys) - (span[2] - span[1]) + 1)
 
-    return Every(stream.precision, stream.parts, stream.turned)
+    return Every(stream.precision, stream.blocks, stream.transposed)
 
 
 @pytest.mark.parametrize("keys", [("x",), ("x", "age")])

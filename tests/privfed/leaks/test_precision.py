@@ -104,8 +104,8 @@ def test_cells_and_keys() -> None:
     ):
         keys = precision.keys(values)
         assert np.array_equal(keys, precision.keys(rounded.astype(float)))
-        assert np.all(np.abs(values - rounded) <= precision.cell(values) / 2 * (1 + 1e-12))
-    assert HALF.cell(np.array([50.0]))[0] == np.spacing(np.float16(50))
+        assert np.all(np.abs(values - rounded) <= precision.spacing(values) / 2 * (1 + 1e-12))
+    assert HALF.spacing(np.array([50.0]))[0] == np.spacing(np.float16(50))
 
 
 def test_fixed_point_is_found_by_block() -> None:
