@@ -44,9 +44,9 @@ from privfed.errors import DataWarning, InputError, Note, PrivfedError
 from privfed.interrupts import interrupted, noting
 
 #: Faults of the machine and not of privfed: a disk that is full, read-only or broken, no permission.
-SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+MACHINE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 #: A path that is a file where a folder is needed, too long, not there, and the like: its writer's fault.
-PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}  # fmt: skip
+PATH_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}  # fmt: skip
 KEPT = "No output was written; persistent ledgers keep what was charged"
 
 __all__ = ["BAD_INPUT", "BREACH", "FAULT", "FINE", "commands", "main", "status"]
@@ -98,12 +98,12 @@ def status(arguments: Sequence[str] | None = None) -> int:
             return bad(*error.faults)
         if isinstance(error, PrivfedError):
             return bad(str(error))
-        if isinstance(error, OSError) and error.errno in SURROUNDINGS | PATHS:
+        if isinstance(error, OSError) and error.errno in MACHINE_ERRORS | PATH_ERRORS:
             where = f"{error.filename}: " if error.filename else ""
             why = (error.strerror or type(error).__name__).lower()
-            better = "make room, or name a place that can be written"
+            remedy = "make room, or name a place that can be written"
             return bad(
-                f"{where}{why}; {'check the path' if error.errno in PATHS else better}. {KEPT}"
+                f"{where}{why}; {'check the path' if error.errno in PATH_ERRORS else remedy}. {KEPT}"
             )
         if isinstance(error, RuntimeError) and "Symlink loop" in str(
             error
