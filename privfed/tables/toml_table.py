@@ -74,32 +74,26 @@ def typed(
         try:
             values[key] = msgspec.convert(value, hints[key])
         except msgspec.ValidationError as misfit:
-            message, hint = in_words_of_toml(misfit), remedy(misfit, hints[key])
+            text, hint = in_words_of_toml(misfit), remedy(misfit, hints[key])
             hint = f"; write {examples[key]}" if key in examples else hint
-            message = (
-                message.replace(" - at $", f" at {key}")
-                if " at " in message
-                else f"{message} at {key}"
-            )
-            faults.add(error(f"{where}: {message.replace(' | null', '')}{hint}"))
+            text = text.replace(" - at $", f" at {key}") if " at " in text else f"{text} at {key}"
+            faults.add(error(f"{where}: {text.replace(' | null', '')}{hint}"))
     faults.tell(error)
     return values
 
 
 def in_words_of_toml(error: msgspec.ValidationError) -> str:
     """Return a type error in TOML's terms."""
-    message = str(error).replace("`", "").replace("object", "table").replace("array", "list")
-    return message[0].lower() + message[1:]
+    text = str(error).replace("`", "").replace("object", "table").replace("array", "list")
+    return text[0].lower() + text[1:]
 
 
 def remedy(error: msgspec.ValidationError, type_: Any) -> str:
     """Return what to write instead of a value of the wrong type."""
-    message = in_words_of_toml(error)
-    if "enum" in message:
+    text = in_words_of_toml(error)
+    if "enum" in text:
         words = [word for choice in get_args(type_) for word in get_args(choice) or [choice]]
         return f"; write one of {', '.join(word for word in words if isinstance(word, str))}"
-    meant = next(
-        (word for expected, word in MEANT.items() if f"expected {expected}" in message), ""
-    )
-    quoted = "got str" in message and "quotes" not in meant
+    meant = next((word for expected, word in MEANT.items() if f"expected {expected}" in text), "")
+    quoted = "got str" in text and "quotes" not in meant
     return f"; write {meant}{', without quotes' if quoted else ''}" if meant else ""
