@@ -35,7 +35,7 @@ def back_up(ledger: Path, folder: Path) -> Head:
     check_ledger(ledger)
     verified(ledger, Registry())
     with new_folder(folder, 0o700) as partial:
-        _copied(ledger, partial / ledger.name)
+        _copy(ledger, partial / ledger.name)
         with closing(Ledger.read(partial / ledger.name)) as copy:
             return copy.verify()
 
@@ -55,10 +55,10 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
     source = _ledger_in(folder)
     databases = [ledger, *(own_beside(ledger, ending) for ending in BESIDE)]
     # Logs are of another file, but to SQLite its own.
-    logs = (one.with_name(f"{one.name}{log}") for one in databases for log in LOGS)
-    for held in (*databases, own_beside(ledger, SECRET), *logs):
-        if held.exists():
-            raise InputError(f"{held}: is there already; move it away first")
+    logs = (database.with_name(f"{database.name}{log}") for database in databases for log in LOGS)
+    for file in (*databases, own_beside(ledger, SECRET), *logs):
+        if file.exists():
+            raise InputError(f"{file}: is there already; move it away first")
     registry = Registry(witness=witness)
     registry.check_witness()
     with closing(Ledger.read(source)) as copy:
@@ -70,40 +70,40 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
                 f"{source}: no head of it is known here, so that nothing tells whether it was charged "
                 "after the copy was made; give the last one that others saw: --head or --witness"
             )
-        now = KnownLedger(copy.identity, copy.dataset, ledger.resolve(), copy.head)
+        entry = KnownLedger(copy.identity, copy.dataset, ledger.resolve(), copy.head)
     partial = ledger.with_name(f".{ledger.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    _copied(source, partial / ledger.name)
-    places = [own_beside(ledger, ending) for ending in (SECRET, *BESIDE)]
-    for place in (*places, ledger):  # the ledger last: without it nothing is served
-        if (made := partial / place.name).exists():
-            made.rename(place)
+    _copy(source, partial / ledger.name)
+    targets = [own_beside(ledger, ending) for ending in (SECRET, *BESIDE)]
+    for target in (*targets, ledger):  # the ledger last: without it nothing is served
+        if (copied := partial / target.name).exists():
+            copied.rename(target)
     partial.rmdir()
-    registry.keep(now)
+    registry.keep(entry)
     return head
 
 
-def _copied(ledger: Path, to: Path) -> None:
+def _copy(ledger: Path, to: Path) -> None:
     """Copy a ledger into a new folder, and after it what lies beside it; the secret must be its own."""
     to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     copy_database(ledger, to)
     if (secret := beside(ledger, SECRET)).exists():
         shutil.copy2(secret, own_beside(to, SECRET))
     for ending in BESIDE:
-        if (held := beside(ledger, ending)).exists():
-            copy_database(held, own_beside(to, ending))
+        if (database := beside(ledger, ending)).exists():
+            copy_database(database, own_beside(to, ending))
     with closing(Ledger.read(to)) as copy:
         copy.check_secret()
 
 
 def _ledger_in(folder: Path) -> Path:
     files = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = [file for file in files if file.suffix not in (SECRET, *BESIDE)]
-    if len(found) != 1:
+    ledgers = [file for file in files if file.suffix not in (SECRET, *BESIDE)]
+    if len(ledgers) != 1:
         raise InputError(
             f"{folder}: is no copy of a ledger; give a folder of privfed ledger backup"
         )
-    return found[0]
+    return ledgers[0]
 
 
 def _check_place(registry: Registry, ledger: Path, identity: str) -> None:

@@ -56,8 +56,8 @@ class DataChoice:
     def check(self, where: str) -> None:
         """Check the values; a StudyError tells the first fault."""
         with naming(where):
-            written = self.text
-        if written != PLAIN and not self.source.endswith(WRITTEN):
+            text = self.text
+        if text != PLAIN and not self.source.endswith(WRITTEN):
             raise StudyError(
                 f"{where}: sep, encoding, decimal and thousands are of a CSV file; leave them out"
             )
@@ -265,26 +265,26 @@ class ShadowChoice:
             raise StudyError(f'{where}: ways is empty; write ways = ["lira", "rmia"], or omit it')
 
 
-def holding_learner(plain: Any, type_: type[Holder], where: str) -> Holder:
+def holding_learner(data: Any, type_: type[Holder], where: str) -> Holder:
     """Read a table that may hold a learner's; unknown keys inside it are found as well."""
     faults, inner = Faults(), None
     with faults.collected():
-        made = section(plain, type_, where, StudyError)
+        choice = section(data, type_, where, StudyError)
     with faults.collected():
-        if isinstance(plain, Mapping) and isinstance(plain.get("learner"), Mapping):
-            inner = holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")
+        if isinstance(data, Mapping) and isinstance(data.get("learner"), Mapping):
+            inner = holding_learner(data["learner"], LearnerChoice, f"{where}, learner")
     faults.tell(StudyError)
-    return replace(made, learner=inner)
+    return replace(choice, learner=inner)
 
 
-def policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
+def policies(data: Any, where: str) -> tuple[PolicyChoice, ...]:
     """Read all ``[[policy]]`` tables (StudyError: all their faults)."""
-    if not isinstance(plain, list) or not plain:
+    if not isinstance(data, list) or not data:
         raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
     faults, chosen = Faults(), []
-    for one in plain:
+    for entry in data:
         with faults.collected():
-            chosen.append(holding_learner(one, PolicyChoice, f"{where}, [[policy]]"))
+            chosen.append(holding_learner(entry, PolicyChoice, f"{where}, [[policy]]"))
     names = [policy.name for policy in chosen]
     for name in dict.fromkeys(names):
         with faults.collected():

@@ -73,8 +73,8 @@ class PreparedCohort:
 
     def facts(self) -> dict[str, Any]:
         """Return the cohort's size."""
-        held = {NAME: self.learner.held(self.records)}
-        return {"individuals": len(self.records), "records": held, "clipped": {}}
+        counts = {NAME: self.learner.held(self.records)}
+        return {"individuals": len(self.records), "records": counts, "clipped": {}}
 
 
 def prepare(study: Study, model: CohortLearner) -> PreparedCohort:

@@ -20,8 +20,8 @@ from sklearn.tree import _tree as compiled
 
 #: What is read: trees, and forests whose answer is the mean of their trees'.
 MODELS: dict[str, Any] = {
-    each.__name__: each
-    for each in (
+    model.__name__: model
+    for model in (
         *(tree.DecisionTreeClassifier, tree.DecisionTreeRegressor),
         *(tree.ExtraTreeClassifier, tree.ExtraTreeRegressor),
         *(ensemble.RandomForestClassifier, ensemble.RandomForestRegressor),
@@ -29,7 +29,7 @@ MODELS: dict[str, Any] = {
     )
 }
 BUILT: dict[tuple[str, str], Any] = {
-    **{(each.__module__, each.__name__): each for each in MODELS.values()},
+    **{(model.__module__, model.__name__): model for model in MODELS.values()},
     ("sklearn.tree._tree", "Tree"): compiled.Tree,
     ("joblib.numpy_pickle", "NumpyArrayWrapper"): joblib.numpy_pickle.NumpyArrayWrapper,
     ("numpy", "ndarray"): np.ndarray,
@@ -66,7 +66,7 @@ def confine() -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
-    for kind, most in (
+    for kind, limit in (
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
@@ -74,7 +74,7 @@ def confine() -> None:
         (resource.RLIMIT_AS, MEMORY),
     ):
         with suppress(ValueError, OSError):  # a system without this limit
-            resource.setrlimit(kind, (most, most))
+            resource.setrlimit(kind, (limit, limit))
 
 
 def read(stored: bytes, form: str) -> Any:
@@ -89,7 +89,7 @@ def read(stored: bytes, form: str) -> Any:
     return joblib.load(io.BytesIO(stored))
 
 
-def told(model: Any) -> dict[str, np.ndarray]:
+def model_arrays(model: Any) -> dict[str, np.ndarray]:
     """Return the model's arrays, and under ``about`` what it is, as JSON."""
     kind = type(model).__name__
     if MODELS.get(kind) is not type(model):
@@ -98,12 +98,12 @@ def told(model: Any) -> dict[str, np.ndarray]:
         raise FileRefused("its model was never fitted")
     if model.n_outputs_ != 1:
         raise FileRefused("its model predicts several outcomes, and models of one are read")
-    trees = [each.tree_ for each in getattr(model, "estimators_", [model])]
-    sizes = [each.node_count for each in trees]
-    starts = np.cumsum([0, *sizes[:-1]])
+    trees = [tree.tree_ for tree in getattr(model, "estimators_", [model])]
+    sizes = [tree.node_count for tree in trees]
+    roots = np.cumsum([0, *sizes[:-1]])
     names = ("feature", "threshold", "children_left", "children_right", "n_node_samples")
-    arrays = {name: np.concatenate([getattr(each, name) for each in trees]) for name in names}
-    plain = {
+    arrays = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in names}
+    parameters = {
         name: value
         for name, value in model.get_params(deep=False).items()
         if value is None or isinstance(value, bool | int | float | str)
@@ -111,15 +111,15 @@ def told(model: Any) -> dict[str, np.ndarray]:
     classes = getattr(model, "classes_", np.zeros(0))
     about = {
         "kind": kind,
-        "parameters": plain,
+        "parameters": parameters,
         "features": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "width": int(model.n_features_in_),
         "classes": [str(label) for label in classes],
     }
     return {
         **arrays,
-        "roots": starts.astype(np.int64),
-        "value": np.concatenate([each.value[:, 0] for each in trees]),
+        "roots": roots.astype(np.int64),
+        "value": np.concatenate([tree.value[:, 0] for tree in trees]),
         "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
     }
 
@@ -132,12 +132,12 @@ def main(form: str) -> None:
         import skops.io  # noqa: F401
     confine()
     try:
-        arrays = told(read(stored, form))
-    except FileRefused as refused:
-        arrays = {"refused": np.frombuffer(str(refused).encode(), np.uint8)}
-    written = io.BytesIO()
-    np.savez(written, **arrays)  # type: ignore[arg-type]
-    sys.stdout.buffer.write(written.getvalue())
+        arrays = model_arrays(read(stored, form))
+    except FileRefused as error:
+        arrays = {"refused": np.frombuffer(str(error).encode(), np.uint8)}
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    sys.stdout.buffer.write(buffer.getvalue())
 
 
 if __name__ == "__main__":

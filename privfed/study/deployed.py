@@ -61,12 +61,12 @@ HEADS = "heads.json"
 Connect = Callable[..., RemoteDisclosure]
 
 
-def _tell(path: Path, line: str) -> None:
+def _log(path: Path, line: str) -> None:
     """Write a line with its time to a file, and to standard error."""
-    told = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {line}\n"
+    text = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {line}\n"
     with path.open("a", encoding="utf-8") as file:
-        file.write(told)
-    sys.stderr.write(told)
+        file.write(text)
+    sys.stderr.write(text)
     sys.stderr.flush()
 
 
@@ -81,11 +81,11 @@ class Deployment:
     @classmethod
     def of(cls, study: Study, out: str | Path, policy_name: str = "") -> Deployment:
         """Choose a policy by its name; default: the first (InputError: no such policy)."""
-        named = {choice.name: choice for choice in study.policies}
-        name = policy_name or next(iter(named))
-        if name not in named:
-            raise InputError(unknown("policy", name, named))
-        return cls(study, named[name], Path(out))
+        choices = {choice.name: choice for choice in study.policies}
+        name = policy_name or next(iter(choices))
+        if name not in choices:
+            raise InputError(unknown("policy", name, choices))
+        return cls(study, choices[name], Path(out))
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class Deployment:
 
     # --- carried out -----------------------------------------------------------------------------
 
-    def run(self, connect: Connect, **rest: Any) -> Path:
+    def run(self, connect: Connect, **options: Any) -> Path:
         """Train, and write the policy's folder; an interrupted study resumes.
 
         Each round, silence, and how it ended are told on standard error and in the folder's ``progress``.
@@ -158,22 +158,22 @@ class Deployment:
         """
         dry_run(self.study, self.schema, attacks=False, deployed=True)
         folder = self._folder()
-        tell = partial(_tell, folder / PROGRESS)
+        tell = partial(_log, folder / PROGRESS)
         with closing(Journal(folder / JOURNAL)) as journal:
             try:
                 if journal.replies:
                     tell(f"resumed: the journal holds {number_of(len(journal.replies), 'reply')}")
                 keys = self.keys
-                asking = connect(
+                disclosure = connect(
                     self.schema,
                     self.clients,
                     journal=journal,
                     keys=keys,
                     heads=self._heads(keys),
                     tell=tell,
-                    **rest,
+                    **options,
                 )
-                for text in self._learn(asking, folder):
+                for text in self._learn(disclosure, folder):
                     tell(f"note: {text}")
                 tell("learned")
             except PrivfedError as error:
@@ -187,58 +187,58 @@ class Deployment:
             return HeadStore()
         heads = HeadStore(state_folder() / HEADS, keys)
         for client, head in HeadStore(self.study.folder / HEADS).items():
-            later = client not in heads or heads[client].seq < head.seq
-            if later and client in keys and keys[client].signed(head):
+            is_newer = client not in heads or heads[client].seq < head.seq
+            if is_newer and client in keys and keys[client].signed(head):
                 heads[client] = head
         return heads
 
     def _folder(self) -> Path:
         folder = self.out / self.choice.name
-        ended = Output(self.out).read(self.choice.name, "metrics.json")  # written last
-        if (folder / "model.json").exists() and ended is not None and "stopped" not in ended:
+        metrics = Output(self.out).read(self.choice.name, "metrics.json")  # written last
+        if (folder / "model.json").exists() and metrics is not None and "stopped" not in metrics:
             raise InputError(f"folder {folder}: holds a finished study; name a new folder")
-        written, alone = self.out / STUDY, replace(self.study, policies=(self.choice,))
-        if written.exists() and Study.from_toml(written).to_dict() != alone.to_dict():
+        path, single = self.out / STUDY, replace(self.study, policies=(self.choice,))
+        if path.exists() and Study.from_toml(path).to_dict() != single.to_dict():
             raise InputError(
                 f"folder {self.out}: holds another study, or another policy's; name a new folder"
             )
         (folder / "ledgers").mkdir(parents=True, exist_ok=True)
-        alone.to_toml(written)
+        single.to_toml(path)
         self.policy.to_toml(folder / "policy.toml")
         return folder
 
-    def _learn(self, asking: RemoteDisclosure, folder: Path) -> list[str]:
+    def _learn(self, disclosure: RemoteDisclosure, folder: Path) -> list[str]:
         """Train, and write what was made, even where nobody answered; what there is to say of it."""
         output, model = Output(self.out), learner(self.study, self.choice)
-        before = perf_counter()
+        started = perf_counter()
         metrics: dict[str, Any] = {"simulation": False}
         stopped: NobodyAnswered | None = None
         unmeasured = {"told": "performance not measured", "value": None}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
             try:
-                model.fit(asking)
+                model.fit(disclosure)
                 save(model, folder / "model.json")
-                asked = asks_evaluation(self.policy)
-                metrics |= evaluated(model, asking) if asked else unmeasured
-            except NobodyAnswered as silence:
-                stopped, metrics = silence, metrics | {**unmeasured, "stopped": str(silence)}
-        notes = [str(one.message) for one in caught if issubclass(one.category, Note)]
+                evaluates = asks_evaluation(self.policy)
+                metrics |= evaluated(model, disclosure) if evaluates else unmeasured
+            except NobodyAnswered as error:
+                stopped, metrics = error, metrics | {**unmeasured, "stopped": str(error)}
+        notes = [str(warning.message) for warning in caught if issubclass(warning.category, Note)]
         notes += [
-            f"{client} did not answer in {silent} of {number_of(asking.reached[client], 'round')} that asked it: "
+            f"{client} did not answer in {count} of {number_of(disclosure.reached[client], 'round')} that asked it: "
             "its answers there are missing"
-            for client, silent in asking.silent.items()
+            for client, count in disclosure.silent.items()
         ]
         notes += [
-            f"{client} did not offer to answer {declined} of the queries that others did: its policy, its "
+            f"{client} did not offer to answer {number} of the queries that others did: its policy, its "
             "budget or a closed gate does not allow it"
-            for client, declined in asking.declined.items()
+            for client, number in disclosure.declined.items()
         ]
         metrics["warnings"] = list(dict.fromkeys(notes))
-        heads = {client: [head.seq, head.hash] for client, head in asking.heads.items()}
+        heads = {client: [head.seq, head.hash] for client, head in disclosure.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
-        metrics |= {"seconds": perf_counter() - before}
-        metrics |= {"questions": asking.questions, "rounds": asking.rounds}
+        metrics |= {"seconds": perf_counter() - started}
+        metrics |= {"questions": disclosure.questions, "rounds": disclosure.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
         if stopped is not None:
             raise stopped
@@ -268,11 +268,11 @@ class Deployment:
             block=self.choice.block,
             agreed={"schema": schema_digest(schema)},
         )
-        with new_folder(folder) as made:
-            schema.to_toml(made / "schema.toml")
-            adopted.to_toml(made / "policy.toml")
-            (made / "owner.pub").write_bytes(Signer.generate(made / "owner.key"))
-            owner = agreeing(replace(owner, folder=made), adopted)
+        with new_folder(folder) as temporary:
+            schema.to_toml(temporary / "schema.toml")
+            adopted.to_toml(temporary / "policy.toml")
+            (temporary / "owner.pub").write_bytes(Signer.generate(temporary / "owner.key"))
+            owner = agreeing(replace(owner, folder=temporary), adopted)
         return replace(owner, folder=folder)
 
     @property

@@ -69,9 +69,9 @@ def dry_run(
                 _build(adopted)
                 plan = whole_plan(model, schema, adopted)
                 _check_statements(plan, schema, adopted)
-                found = price(plan, schema, adopted)
+                cost = price(plan, schema, adopted)
                 unnamed = choice.masked is not None and adopted.masked is None
-                prices.append(replace(found, unnamed=unnamed))
+                prices.append(replace(cost, unnamed=unnamed))
     faults.tell(StudyError)
     return prices
 
@@ -81,22 +81,22 @@ def prices(study: Study) -> list[Price]:
 
     The former where there is a table here; the latter, of a study that names its owners, where it differs.
     """
-    here, found = has_table(study), []
-    if here or not study.clients.names:
-        found = dry_run(study, public_schema(study), attacks=False)
+    simulated, local = has_table(study), []
+    if simulated or not study.clients.names:
+        local = dry_run(study, public_schema(study), attacks=False)
     asks = any(choice.base == "private" and choice.evaluation is None for choice in study.policies)
-    if study.clients.names and (asks or not here):
-        schema, known = public_schema(study, deployed=True), [one.policy for one in found]
-        there = dry_run(study, schema, attacks=False, deployed=True)
-        found += [replace(one, deployed=True) for one in there if one.policy not in known]
-    return found
+    if study.clients.names and (asks or not simulated):
+        schema, adopted = public_schema(study, deployed=True), [price.policy for price in local]
+        remote = dry_run(study, schema, attacks=False, deployed=True)
+        local += [replace(price, deployed=True) for price in remote if price.policy not in adopted]
+    return local
 
 
 def utility_of(study: Study, price: Price) -> str:
     """Say what error a policy's budget leaves for counts and means of the study's table."""
     schema = public_schema(study, deployed=price.deployed)
-    found = utility(price.policy, schema)
-    return told(found, price.policy, schema, len(known_owners(study)))
+    errors = utility(price.policy, schema)
+    return told(errors, price.policy, schema, len(known_owners(study)))
 
 
 def known_owners(study: Study) -> list[str]:
@@ -125,22 +125,22 @@ def balances(study: Study, prices: Sequence[Price]) -> dict[str, list[Balance]]:
 def read_study(path: Path) -> Study:
     """Read a study's file; a StudyError tells all its faults, plugins not installed included."""
     where, faults = f"study file {path}", Faults()
-    plain = read_toml(path, where, StudyError)
+    data = read_toml(path, where, StudyError)
     with faults.collected(), naming(where):
-        study = Study.from_dict(plain, where, path.resolve().parent)
-    plugins.check_all(_named(plain), where, faults)
+        study = Study.from_dict(data, where, path.resolve().parent)
+    plugins.check_all(_plugin_names(data), where, faults)
     faults.tell(StudyError)
     return study
 
 
-def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _plugin_names(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the plugins that a study's file names, with their group."""
-    attacks, policies = plain.get("attacks", ()), plain.get("policy", ())
-    for chosen in attacks if isinstance(attacks, list) else ():
-        name = chosen.get("name") if isinstance(chosen, Mapping) else chosen
+    attacks, policies = data.get("attacks", ()), data.get("policy", ())
+    for entry in attacks if isinstance(attacks, list) else ():
+        name = entry.get("name") if isinstance(entry, Mapping) else entry
         if isinstance(name, str) and name != "*":
             yield "attacks", name
-    holders = [plain, *(policies if isinstance(policies, list) else ())]
+    holders = [data, *(policies if isinstance(policies, list) else ())]
     for holder in holders:
         inner = holder
         while isinstance(inner, Mapping) and isinstance(inner.get("learner"), Mapping):
@@ -165,13 +165,13 @@ def _check_statements(plan: Sequence[Planned], schema: Schema, adopted: Policy) 
         return
     from privfed.audits.sensitivities import audit_sensitivities  # loads attacks, for such alone
 
-    found = audit_sensitivities(plan, schema, adopted)
-    if false := [one for one in found if one.severity == "breach"]:
+    findings = audit_sensitivities(plan, schema, adopted)
+    if breaches := [finding for finding in findings if finding.severity == "breach"]:
         raise StudyError(
             *(
-                f"query {one.releases[0]!r}: made-up neighbours move {', '.join(one.detail['parts'])} further than "
+                f"query {finding.releases[0]!r}: made-up neighbours move {', '.join(finding.detail['parts'])} further than "
                 "declared, so that no guarantee would hold; mend its parts(), by privfed.testing.check_query"
-                for one in false
+                for finding in breaches
             )
         )
 
@@ -179,70 +179,70 @@ def _check_statements(plan: Sequence[Planned], schema: Schema, adopted: Policy) 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
     """Build a study's learner, or a policy's; StudyError: a parameter or data it does not take."""
     choice = study.learner if policy is None else study.learner_under(policy.name)
-    made = _learner(choice, study.seed)
+    model = _learner(choice, study.seed)
     cohort = study.clients.partition == "cohort"
-    if cohort and not isinstance(made, CohortLearner):
+    if cohort and not isinstance(model, CohortLearner):
         raise StudyError(
             f"learner {choice.name!r} does not learn from a cohort's rules; write "
             'name = "RuleSearch" under [learner], or another source'
         )
-    if isinstance(made, CohortLearner) and not cohort:
+    if isinstance(model, CohortLearner) and not cohort:
         raise StudyError(
             f"learner {choice.name!r} learns from a cohort's rules; write "
             'source = "rules/" under [data] and partition = "cohort" under [clients]'
         )
-    return made
+    return model
 
 
 def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     build = plugins.load("learners", choice.name)
-    params = _typed(choice.params, build.__init__, f"learner {choice.name!r}")
+    params = _convert(choice.params, build.__init__, f"learner {choice.name!r}")
     preset = params.pop("preset", None)
-    printed = getattr(build, "paper_settings", None) is not None
-    if preset is not None and (preset != "paper" or not printed):
-        known = '"paper"' if printed else "none"
+    has_preset = getattr(build, "paper_settings", None) is not None
+    if preset is not None and (preset != "paper" or not has_preset):
+        known = '"paper"' if has_preset else "none"
         raise StudyError(f"learner {choice.name!r} has no preset {preset!r}; it has {known}")
     if choice.learner is not None:
         params["learner"] = _learner(choice.learner, seed)
     try:
-        made: FederatedLearner = build.paper(**params) if preset else build(**params)
+        model: FederatedLearner = build.paper(**params) if preset else build(**params)
     except TypeError:
-        who = f"learner {choice.name!r}"
-        raise StudyError(*_strangers(who, params, build().get_params())) from None
-    if "random_state" in made.get_params() and "random_state" not in params:
-        made.set_params(random_state=seed)
-    return made
+        where = f"learner {choice.name!r}"
+        raise StudyError(*_unknown_params(where, params, build().get_params())) from None
+    if "random_state" in model.get_params() and "random_state" not in params:
+        model.set_params(random_state=seed)
+    return model
 
 
-def _strangers(who: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
+def _unknown_params(where: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
     """Return a fault for each unknown parameter, with the one that was meant."""
-    listed = f"; it takes {', '.join(sorted(known)) or 'none'}"
+    accepted = f"; it takes {', '.join(sorted(known)) or 'none'}"
     return [
-        f"{who} has no parameter {one!r}{did_you_mean(one, known) or listed}"
-        for one in params
-        if one not in known
-    ] or [f"{who} cannot be built of these params{listed}"]
+        f"{where} has no parameter {name!r}{did_you_mean(name, known) or accepted}"
+        for name in params
+        if name not in known
+    ] or [f"{where} cannot be built of these params{accepted}"]
 
 
-def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
+def _convert(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
     """Convert parameters to a function's types; TOML has no null, and "none" stands for it."""
     typed = dict(params)
     try:
-        named = get_type_hints(build)
+        hints = get_type_hints(build)
     except NameError:  # types that a plugin imports for its checker alone
         return typed
-    for key in (key for key in typed if key in named):
-        if typed[key] == "none" and type(None) in get_args(named[key]):
+    for key in (key for key in typed if key in hints):
+        if typed[key] == "none" and type(None) in get_args(hints[key]):
             typed[key] = None
         try:
-            typed[key] = msgspec.convert(typed[key], named[key])
+            typed[key] = msgspec.convert(typed[key], hints[key])
         except msgspec.ValidationError as error:
-            why = in_words_of_toml(error).replace(" | null", ' or "none"') + remedy(
-                error, named[key]
+            problem = in_words_of_toml(error).replace(" | null", ' or "none"') + remedy(
+                error, hints[key]
             )
-            if get_origin(named[key]) is Literal:
-                why = f"must be one of {', '.join(map(str, get_args(named[key])))}"
-            raise StudyError(f"{where}, params: {key} {why}") from None
+            if get_origin(hints[key]) is Literal:
+                problem = f"must be one of {', '.join(map(str, get_args(hints[key])))}"
+            raise StudyError(f"{where}, params: {key} {problem}") from None
         except TypeError:  # a type of the learner's own, which it checks itself
             continue
     return typed
@@ -250,9 +250,9 @@ def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> 
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
     """Return the policy that the owners adopt: under their own budget with persistent ledgers."""
-    lasting = PersistentLedgers.of(study)
+    ledgers = PersistentLedgers.of(study)
     proposed = policy(choice, model, schema, study.folder, deployed=False)
-    return proposed if lasting is None else lasting.hold(study, choice, proposed)
+    return proposed if ledgers is None else ledgers.hold(study, choice, proposed)
 
 
 def policy(
@@ -264,55 +264,55 @@ def policy(
     study says otherwise.
     """
     if choice.base.endswith(".toml"):
-        own = _of_file(folder / choice.base)
+        adopted = _read_policy(folder / choice.base)
         if choice.epsilon is not None:
-            own = rescaled(own, choice.exact_epsilon, model, schema)
-        return _protecting(own, choice)
+            adopted = rescaled(adopted, choice.exact_epsilon, model, schema)
+        return _with_unit(adopted, choice)
     propose: Callable[..., Policy] = model.published
     params = dict(choice.params)
     if choice.base == "strict":
         propose = partial(strict, model)
     elif choice.base == "private":
-        params = _typed(params, model.private, f"policy {choice.name!r}")
+        params = _convert(params, model.private, f"policy {choice.name!r}")
         propose = partial(model.private, delta=choice.exact_delta, schema=schema)
     private = choice.base == "private"
     try:
         signature(propose).bind(*([choice.exact_epsilon] if private else []), **params)
     except TypeError:
-        known = [name for name in signature(propose).parameters if name not in _OURS]
+        known = [name for name in signature(propose).parameters if name not in _SET_BY_STUDY]
         raise StudyError(
             f"policy {choice.name!r}: {type(model).__name__} does not take the params "
             f"{', '.join(choice.params)} for {choice.base!r}; it takes {', '.join(known) or 'none'}"
         ) from None
-    propose = partial(_proposed, partial(propose, **params), choice, model)
+    propose = partial(_propose, partial(propose, **params), choice, model)
     if not private:
-        return _protecting(propose(), choice)
-    share = (
+        return _with_unit(propose(), choice)
+    fraction = (
         None if deployed and choice.evaluation is None else Fraction(str(choice.evaluation or 0))
     )
-    proposed = with_evaluation(propose, choice.exact_epsilon, share, model, schema)
+    proposed = with_evaluation(propose, choice.exact_epsilon, fraction, model, schema)
     if proposed.budget is not None and proposed.budget.epsilon > choice.exact_epsilon:
         raise StudyError(
             f"policy {choice.name!r}: {type(model).__name__} proposes a budget of epsilon "
             f"{shown(proposed.budget.epsilon)}, not {shown(choice.exact_epsilon)}; its private(epsilon, ...) has to keep it"
         )
-    return _protecting(proposed, choice)
+    return _with_unit(proposed, choice)
 
 
-def _proposed(
-    propose: Callable[..., Policy], choice: PolicyChoice, model: FederatedLearner, *given: Any
+def _propose(
+    propose: Callable[..., Policy], choice: PolicyChoice, model: FederatedLearner, *arguments: Any
 ) -> Policy:
     """Return what a learner proposes (StudyError: no policy)."""
-    own = propose(*given)
-    if not isinstance(own, Policy):
+    result = propose(*arguments)
+    if not isinstance(result, Policy):
         raise StudyError(
-            f"policy {choice.name!r}: {type(model).__name__} proposes a {type(own).__name__}, no Policy; "
+            f"policy {choice.name!r}: {type(model).__name__} proposes a {type(result).__name__}, no Policy; "
             "write return Policy(...) in its private and published"
         )
-    return own
+    return result
 
 
-def _of_file(path: Path) -> Policy:
+def _read_policy(path: Path) -> Policy:
     """Read a policy's file; if it has faults, check the queries it names as well."""
     faults = Faults()
     try:
@@ -329,7 +329,7 @@ def _of_file(path: Path) -> Policy:
     raise AssertionError  # the first fault is told
 
 
-def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
+def _with_unit(proposed: Policy, choice: PolicyChoice) -> Policy:
     """Return a policy under the study's name for it, and over the study's unit."""
     unit, cap = choice.unit or proposed.unit, choice.cap or proposed.cap
     if choice.cap is not None and unit in ("record", "rule"):
@@ -344,23 +344,23 @@ def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
 
 
 #: Arguments of a learner's private policy that a study sets by keys of their own.
-_OURS = ("epsilon", "delta", "schema")
+_SET_BY_STUDY = ("epsilon", "delta", "schema")
 
 
 def strict(model: FederatedLearner) -> Policy:
     """Return the learner's published policy with strict suppression; PolicyError: nothing is suppressed."""
     if "strict" in signature(model.published).parameters:
-        own: Policy = model.published(strict=True)  # type: ignore[call-arg]
-        return own
+        policy: Policy = model.published(strict=True)  # type: ignore[call-arg]
+        return policy
     published = model.published()
     guards = {
         kind: tuple(
             replace(guard, options={**guard.options, "strict": True})
             if guard.called == "nullify"
             else guard
-            for guard in several
+            for guard in originals
         )
-        for kind, several in published.guards.items()
+        for kind, originals in published.guards.items()
     }
     if guards == dict(published.guards):
         raise PolicyError(
@@ -372,32 +372,32 @@ def strict(model: FederatedLearner) -> Policy:
 
 def attacks_of(study: Study) -> list[Any]:
     """Build a study's attacks; ``"*"`` stands for all installed ones, each as it is, and :data:`BY_OWNERS`."""
-    faults, built = Faults(), []
-    for chosen in study.attacks:
-        every = [*sorted(plugins.available("attacks")), BY_OWNERS]
-        names = every if chosen == "*" else [chosen]
-        for one in names:
+    faults, attacks = Faults(), []
+    for selected in study.attacks:
+        installed = [*sorted(plugins.available("attacks")), BY_OWNERS]
+        names = installed if selected == "*" else [selected]
+        for entry in names:
             with faults.collected():
-                attack = _attack(one if isinstance(one, Mapping) else {"name": one})
+                attack = _attack(entry if isinstance(entry, Mapping) else {"name": entry})
                 attack.time_limit = study.attack_seconds or attack.time_limit
-                built.append(attack)
+                attacks.append(attack)
     faults.tell(StudyError)
-    return built
+    return attacks
 
 
 def check_viewpoints(study: Study, owners: Iterable[str]) -> None:
     """Check that attacks see with eyes that are there (StudyError: no such owner)."""
-    known = ["largest", *owners]
+    names = ["largest", *owners]
     for attack in attacks_of(study):
-        if attack.viewpoint and attack.viewpoint not in known:
+        if attack.viewpoint and attack.viewpoint not in names:
             raise StudyError(
                 f"attack {attack.name!r}: no owner {attack.viewpoint!r} for its viewpoint; write one of "
-                f"{', '.join(known)}{did_you_mean(attack.viewpoint, known)}"
+                f"{', '.join(names)}{did_you_mean(attack.viewpoint, names)}"
             )
 
 
-def _attack(chosen: Mapping[str, Any]) -> Any:
-    params = dict(chosen)
+def _attack(entry: Mapping[str, Any]) -> Any:
+    params = dict(entry)
     name = params.pop("name", None)
     if not isinstance(name, str):
         raise StudyError('attacks: a table needs the attack\'s name; write { name = "pool", ... }')
@@ -406,7 +406,7 @@ def _attack(chosen: Mapping[str, Any]) -> Any:
         raise StudyError(f'attack {name!r}: viewpoint is an owner\'s name; write "largest"')
     known = set(signature(build).parameters)
     if not set(params) <= known:
-        raise StudyError(*_strangers(f"attack {name!r}", params, known | {"viewpoint"}))
-    attack = build(**_typed(params, build.__init__, f"attack {name!r}"))
+        raise StudyError(*_unknown_params(f"attack {name!r}", params, known | {"viewpoint"}))
+    attack = build(**_convert(params, build.__init__, f"attack {name!r}"))
     attack.viewpoint = viewpoint
     return attack

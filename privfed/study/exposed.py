@@ -30,16 +30,23 @@ def exposed(findings: Sequence[Finding], rows: Mapping[str, np.ndarray]) -> dict
         a table by columns: ``owner``, ``row``, ``least`` rate, ``by`` which attack, then the rates of each finding,
         NaN where it did not judge the record. Records that none judged are left out.
     """
-    each = {f"{found.attack}: {found.metric}": found.exposed for found in findings if found.exposed}
+    exposures = {
+        f"{finding.attack}: {finding.metric}": finding.exposed
+        for finding in findings
+        if finding.exposed
+    }
     tables = []
-    for owner in dict.fromkeys(name for told in each.values() for name in told):
-        own = rows.get(owner, rows[""])
-        rates = {name: told.get(owner, np.full(len(own), np.nan)) for name, told in each.items()}
-        tables.append(pd.DataFrame({"owner": owner, "row": own, **rates}))
+    for owner in dict.fromkeys(name for by_owner in exposures.values() for name in by_owner):
+        lines = rows.get(owner, rows[""])
+        rates = {
+            name: by_owner.get(owner, np.full(len(lines), np.nan))
+            for name, by_owner in exposures.items()
+        }
+        tables.append(pd.DataFrame({"owner": owner, "row": lines, **rates}))
     if not tables:
         return {}
     table = pd.concat(tables, ignore_index=True)
-    judged = table[list(each)].fillna(np.inf)
+    judged = table[list(exposures)].fillna(np.inf)
     table.insert(2, "least", judged.min(axis=1))
     table.insert(3, "by", [str(name).split(":")[0] for name in judged.idxmin(axis=1)])
     ranked = table[np.isfinite(table["least"])].sort_values("least", kind="stable")

@@ -40,31 +40,31 @@ def by_group(
         return {}
     parts: list[tuple[str | None, pd.DataFrame]] = [(None, test)]
     if isinstance(model, PersonalLearner):
-        each = ((str(name), part) for name, part in test.groupby(owner, sort=False))
-        parts = [(name, part) for name, part in each if name in model.homes]
-    lost = pd.concat([losses(model, part, schema, client=name) for name, part in parts])
+        by_client = ((str(name), part) for name, part in test.groupby(owner, sort=False))
+        parts = [(name, part) for name, part in by_client if name in model.homes]
+    loss = pd.concat([losses(model, part, schema, client=name) for name, part in parts])
     return {
         name: [
             {"group": value, **interval(part.to_numpy())}
-            for value, part in lost.groupby(test.loc[lost.index, name].map(label))
+            for value, part in loss.groupby(test.loc[loss.index, name].map(label))
         ]
         for name in names
     }
 
 
-def interval(lost: np.ndarray) -> dict[str, Any]:
+def interval(loss: np.ndarray) -> dict[str, Any]:
     """A group's score with its interval: of truth values accuracy, of numbers their mean's root.
 
     Accuracy by Clopper and Pearson (1934); a mean squared error by Student's t on its logarithm,
     which covers normal errors 92 times in 100 at 20 records, and 94 times at 40.
     """
-    number, mean = len(lost), float(lost.mean())
-    if lost.dtype == bool:
-        low, high = clopper_pearson(number - lost.sum(), number, TAIL)
+    number, mean = len(loss), float(loss.mean())
+    if loss.dtype == bool:
+        low, high = clopper_pearson(number - loss.sum(), number, TAIL)
         return {"held_out": number, "value": 1 - mean, "low": float(low), "high": float(high)}
-    told: dict[str, Any] = {"held_out": number, "value": mean**0.5, "low": None, "high": None}
+    result: dict[str, Any] = {"held_out": number, "value": mean**0.5, "low": None, "high": None}
     if number > 1:
-        width = stats.t.ppf(1 - TAIL, number - 1) * lost.std(ddof=1) / number**0.5
+        width = stats.t.ppf(1 - TAIL, number - 1) * loss.std(ddof=1) / number**0.5
         factor = float(np.exp(width / mean / 2)) if mean else 1.0
-        told |= {"low": told["value"] / factor, "high": told["value"] * factor}
-    return told
+        result |= {"low": result["value"] / factor, "high": result["value"] * factor}
+    return result

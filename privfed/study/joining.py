@@ -58,16 +58,16 @@ class Joining:
             BudgetError: less is left than the study would take.
             PolicyError, StudyError, LedgerError: see :meth:`.PersistentLedgers.begin`.
         """
-        known, study = OwnerFile.from_toml(folder / "owner.toml"), deployment.study
-        if known.client not in deployment.clients:
+        existing, study = OwnerFile.from_toml(folder / "owner.toml"), deployment.study
+        if existing.client not in deployment.clients:
             clients = ", ".join(deployment.clients)
             raise InputError(
-                f"{known.client!r} is none of the study's clients, which are {clients}"
+                f"{existing.client!r} is none of the study's clients, which are {clients}"
             )
-        path = folder / known.ledger
+        path = folder / existing.ledger
         check_ledger(path)
         dry_run(study, deployment.schema, attacks=False, deployed=True)
-        ledger = OneLedger(path, known.witness or "", known.client)
+        ledger = OneLedger(path, existing.witness or "", existing.client)
         model, proposed = learner(study, deployment.choice), deployment.proposed
         if ledger.terms() is None or proposed.budget is None:
             raise InputError(
@@ -78,17 +78,17 @@ class Joining:
         if adopted.masked is not None:
             adopted.masked.check_unmasked(accountant_of(adopted), adopted.budget)
         cost = price(whole_plan(model, deployment.schema, adopted), deployment.schema, adopted)
-        ledger.begin(study, cost, deployment.schema, [known.client])
+        ledger.begin(study, cost, deployment.schema, [existing.client])
         name = re.sub(r"[^a-z0-9]+", "-", study.name.lower()).strip("-") or "study"
         owner = replace(
-            known,
-            data=_from_below(known.data),
+            existing,
+            data=_from_below(existing.data),
             schema="schema.toml",
             policy="policy.toml",
-            ledger=_from_below(known.ledger),
-            signing_key=known.signing_key and _from_below(known.signing_key),
-            witness=known.witness and _from_below(known.witness),
-            log=known.log and f"{name}.log",
+            ledger=_from_below(existing.ledger),
+            signing_key=existing.signing_key and _from_below(existing.signing_key),
+            witness=existing.witness and _from_below(existing.witness),
+            log=existing.log and f"{name}.log",
             metrics=None,
             test=study.data.test if asks_evaluation(adopted) else 0.0,
             sockets={"server": "server.sock"},
@@ -97,25 +97,25 @@ class Joining:
             agreed={"schema": schema_digest(deployment.schema)},
             folder=folder / name,
         )
-        return cls(owner, deployment, cost, ledger.balances(study, adopted, [known.client]))
+        return cls(owner, deployment, cost, ledger.balances(study, adopted, [existing.client]))
 
     def summary(self) -> str:
         """What she is asked to agree to: kinds, noise, share, and who asks."""
         study, policy = self.deployment.study, self.price.policy
         assert policy.budget is not None
-        share = percent_of(self.price.amount, accountant_of(policy).ceiling(policy.budget))
+        fraction = percent_of(self.price.amount, accountant_of(policy).ceiling(policy.budget))
         purpose = study.about.purpose
-        told = [
+        lines = [
             f"study {study.name!r} asks {self.owner.client}"
             + (f": {printable(purpose)}" if purpose else ""),
             f"asked by: whoever may use {self.owner.folder / self.owner.sockets['server']}",
             *priced(self.price, self.left).splitlines(),
         ]
-        told.append(
-            f"reserved for it, once you agree: {share} of your budget; the unused part returns to it "
+        lines.append(
+            f"reserved for it, once you agree: {fraction} of your budget; the unused part returns to it "
             "when the study is sealed"
         )
-        return "\n".join(told)
+        return "\n".join(lines)
 
     def agree(self) -> OwnerFile:
         """Write the study's files into a folder of its own, and reserve its share in her ledger."""
@@ -124,12 +124,12 @@ class Joining:
             self.deployment.schema.to_toml(folder / owner.schema)
             self.price.policy.to_toml(folder / owner.policy)
             *_, key = replace(owner, folder=folder).checked()
-            made = agreeing(replace(owner, folder=folder), self.price.policy)
+            agreed = agreeing(replace(owner, folder=folder), self.price.policy)
             with writable(folder / owner.ledger, key) as ledger:
                 ledger.reserve_share(
                     owner.study, self.price.amount, accountant_of(self.price.policy)
                 )
-        return replace(made, folder=owner.folder)
+        return replace(agreed, folder=owner.folder)
 
 
 def _from_below(path: str) -> str:

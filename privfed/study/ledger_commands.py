@@ -50,13 +50,13 @@ def check_ledger(path: Path) -> None:
 
 def is_plain(path: Path, policy: str | None = None) -> bool:
     """Whether a path is one ledger's file, or a folder of them instead of a study's output; InputError: of a policy."""
-    plain = path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
-    if plain and policy is not None:
+    has_ledgers = path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
+    if has_ledgers and policy is not None:
         raise InputError(
             f"--policy {policy}: {path} holds ledgers, which are of no single policy; leave it out, or give the "
             "--out of `privfed audit`"
         )
-    return plain
+    return has_ledgers
 
 
 def chosen(path: Path, client: str | None) -> dict[str, Path]:
@@ -95,24 +95,28 @@ def ledgers_at(path: Path, policy: str | None, client: str | None) -> list[Ledge
     policies = Output.opened(path).policies
     if policy is not None and policy not in policies:
         raise InputError(unknown("policy", policy, policies))
-    there = [one for one in awaited(path, Registry(), policy) if one.path is not None]
-    owners = {one.owner for one in there}
+    present = [entry for entry in awaited(path, Registry(), policy) if entry.path is not None]
+    owners = {entry.owner for entry in present}
     if client is not None and client not in owners:
         raise InputError(unknown("client", client, sorted(owners)))
-    return [one for one in there if client in (None, one.owner)]
+    return [entry for entry in present if client in (None, entry.owner)]
 
 
 def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iterator[LedgerAt]:
     """Yield the ledgers that should be in a folder, gone or not."""
-    lasting = PersistentLedgers(folder.resolve())
-    gone = {
-        unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
+    ledgers = PersistentLedgers(folder.resolve())
+    lost = {
+        unquote(entry.path.stem): entry.head
+        for entry in registry.under(folder)
+        if not entry.path.is_file()
     }
     if is_plain(folder) or (
-        not (folder / STUDY).is_file() and (gone or lasting.earlier_heads_file.is_file())
+        not (folder / STUDY).is_file() and (lost or ledgers.earlier_heads_file.is_file())
     ):
-        files = {owner: path for owner, path in files_in(folder.resolve()).items() if _begun(path)}
-        heads = {**gone, **lasting.earlier_heads()}
+        files = {
+            owner: path for owner, path in files_in(folder.resolve()).items() if _has_rows(path)
+        }
+        heads = {**lost, **ledgers.earlier_heads()}
         for owner in dict.fromkeys([*files, *heads]):
             yield LedgerAt("", owner, files.get(owner), [heads[owner]] if owner in heads else [])
         return
@@ -123,7 +127,7 @@ def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iter
             yield LedgerAt(name, owner, files.get(owner), [seen[owner]] if owner in seen else [])
 
 
-def _begun(path: Path) -> bool:
+def _has_rows(path: Path) -> bool:
     """Whether a file holds rows; one that cannot be read may, and verifying it says why."""
     try:
         return Ledger.begun(path)
@@ -146,8 +150,8 @@ def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[s
     with opened(path), writable(path) as ledger:
         changed = {}
         for study, policy in ledger.policies().items():
-            own = delta if delta is not None else (policy.budget.delta if policy.budget else 0)
-            changed[study] = replace(policy, budget=Budget.of(epsilon, own))
+            value = delta if delta is not None else (policy.budget.delta if policy.budget else 0)
+            changed[study] = replace(policy, budget=Budget.of(epsilon, value))
             ledger.has_in_force(changed[study], study, amend=True)
         if not changed:
             raise InputError(
@@ -158,15 +162,15 @@ def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[s
 
 def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[str]:
     """Set the budget of all studies in some ledgers, or of none; yield what holds now of each."""
-    found = {path: amendments(path, epsilon, delta) for path in paths}
-    for path, (dataset, policies) in found.items():
-        with writable(path) as one:
+    changes = {path: amendments(path, epsilon, delta) for path in paths}
+    for path, (dataset, policies) in changes.items():
+        with writable(path) as ledger:
             for study, policy in policies.items():
-                one.adopt(policy, study, amend=True)
+                ledger.adopt(policy, study, amend=True)
         budget = policy.budget
         assert budget is not None
-        told = f"epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)}"
-        yield f"{dataset}: {told} is in force from now on, recorded as an amendment"
+        text = f"epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)}"
+        yield f"{dataset}: {text} is in force from now on, recorded as an amendment"
 
 
 @contextmanager
@@ -177,15 +181,15 @@ def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
     """
     check_ledger(path)
     registry = Registry()
-    told = verified(path, registry)
-    if told.copy_of is not None:
+    state = verified(path, registry)
+    if state.copy_of is not None:
         raise LedgerError(
-            f"ledger {path}: is a copy of {told.copy_of}, which is still there, and a copy is never written; "
+            f"ledger {path}: is a copy of {state.copy_of}, which is still there, and a copy is never written; "
             "give that one's path"
         )
-    dataset = told.dataset
-    lasting = None if registry.at(path) is None else registry
-    with closing(Ledger(path, dataset, key=key, registry=lasting)) as ledger:
+    dataset = state.dataset
+    remembered = None if registry.at(path) is None else registry
+    with closing(Ledger(path, dataset, key=key, registry=remembered)) as ledger:
         yield ledger
 
 
@@ -193,12 +197,12 @@ def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
 def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
     """Open a ledger's file to read it, once it is verified against all heads known of it."""
     check_ledger_file(path)
-    told = verified(path, Registry(), heads)
-    if told.copy_of is not None:
+    state = verified(path, Registry(), heads)
+    if state.copy_of is not None:
         warnings.warn(
-            f"{path} is a copy of {told.copy_of}, which holds what is spent", Note, stacklevel=3
+            f"{path} is a copy of {state.copy_of}, which holds what is spent", Note, stacklevel=3
         )
-    elif not told.known:
+    elif not state.known:
         warnings.warn(f"{path}: {UNKNOWN}", Note, stacklevel=3)
     with closing(Ledger.read(path)) as ledger:
         yield ledger
@@ -207,66 +211,66 @@ def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
 UNKNOWN = "no head of it is known here, so an older copy would not be noticed"
 
 
-def intact(told: Verified) -> str:
+def intact(state: Verified) -> str:
     """Return what verifying a ledger found, in words."""
-    known = "" if told.known else f", and {UNKNOWN}"
-    if told.copy_of is not None:
-        known = f", a copy of {told.copy_of}, which holds what is spent"
+    known = "" if state.known else f", and {UNKNOWN}"
+    if state.copy_of is not None:
+        known = f", a copy of {state.copy_of}, which holds what is spent"
     keys = "".join(
-        f"; at row {row} a key was replaced without its signature" for row in told.unvouched
+        f"; at row {row} a key was replaced without its signature" for row in state.unvouched
     )
-    shut = "" if told.secret_fault is None else f"; but no gate opens it: {told.secret_fault}"
-    return f"{number_of(told.head.seq, 'row')}, head {told.head}{known}{keys}{shut}"
+    refusal = "" if state.secret_fault is None else f"; but no gate opens it: {state.secret_fault}"
+    return f"{number_of(state.head.seq, 'row')}, head {state.head}{known}{keys}{refusal}"
 
 
 def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    known = None if lines[0].unprotected else currency(ledger)
-    shares = {} if known is None else dict(_shares(ledger, *known))
-    told = [] if by == "study" else list(shares.values())
+    terms = None if lines[0].unprotected else currency(ledger)
+    by_study = {} if terms is None else dict(_study_shares(ledger, *terms))
+    rows = [] if by == "study" else list(by_study.values())
     for line in lines:
         taken = share_of(ledger, line) if line.by not in ("all", "study") else ""
-        told.append(_row(line, shares.pop(line.name, "") if line.share else "", taken))
-    told += shares.values() if by == "study" else ()  # what charged nothing yet
+        rows.append(_format_line(line, by_study.pop(line.name, "") if line.share else "", taken))
+    rows += by_study.values() if by == "study" else ()  # what charged nothing yet
     rest = left(ledger)
-    told += filter(None, [rest and f"remaining: {rest}", not_installed(ledger), closed(ledger)])
-    return "\n".join(owner + line for line in told)
+    rows += filter(None, [rest and f"remaining: {rest}", not_installed(ledger), closed(ledger)])
+    return "\n".join(owner + line for line in rows)
 
 
 def share_of(ledger: Ledger, line: Line) -> str:
     """Format the fraction of the budget that a line's charges take in the accountant's currency; or nothing."""
-    known = None if line.unprotected else currency(ledger)
+    terms = None if line.unprotected else currency(ledger)
     total = plus(line.spent, line.reserved)
-    return "" if known is None else percent_of(total, known[2])
+    return "" if terms is None else percent_of(total, terms[2])
 
 
 def left(ledger: Ledger) -> str:
     """Format what neither studies have reserved nor charges have spent of a budget; or nothing."""
-    whole = ledger.budget()[0]
-    known = None if whole.unprotected else currency(ledger)
-    if known is None:
+    total = ledger.budget()[0]
+    terms = None if total.unprotected else currency(ledger)
+    if terms is None:
         return ""
-    accountant, budget, ceiling = known
+    accountant, budget, ceiling = terms
     taken = ledger.taken(accountant)
     room = accountant.left(taken, budget)
     if not room:
         return "nothing"
-    share = percent_of(taken, ceiling, rest=True)
-    return f"{share} of the budget, room for a study of epsilon {shown_down(room)}{at_delta(budget.delta)}"
+    fraction = percent_of(taken, ceiling, rest=True)
+    return f"{fraction} of the budget, room for a study of epsilon {shown_down(room)}{at_delta(budget.delta)}"
 
 
 def closed(ledger: Ledger) -> str:
     """Say that a protected query failed, which the owner's shelf beside her ledger remembers; or nothing."""
     with closing(LocalStore.beside(ledger.path, ledger.dataset)) as shelf:
-        ever, faults = shelf.faults_ever, shelf.faults
-    if not ever:
+        failures, faults = shelf.faults_ever, shelf.faults
+    if not failures:
         return ""
-    kinds = ", ".join(f"{kind} {count}" for kind, count in ever.items())
-    told = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what the failure revealed"
-    mended = f"; the gate is closed: once its cause is mended, privfed ledger reopen {ledger.path}"
-    return told + mended * bool(faults)
+    kinds = ", ".join(f"{kind} {count}" for kind, count in failures.items())
+    message = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what the failure revealed"
+    remedy = f"; the gate is closed: once its cause is mended, privfed ledger reopen {ledger.path}"
+    return message + remedy * bool(faults)
 
 
 def reopen(path: Path) -> str:
@@ -283,17 +287,17 @@ def reopen(path: Path) -> str:
 def sealed(path: Path, study: str) -> str:
     """Seal a study in one ledger, for ever; InputError: the ledger knows no such study."""
     with opened(path) as ledger:
-        dataset, known, studies = ledger.dataset, ledger.study_blocks(), ledger.policies()
-    if study not in known and study in studies:
+        dataset, blocks, studies = ledger.dataset, ledger.study_blocks(), ledger.policies()
+    if study not in blocks and study in studies:
         raise InputError(
             f"{dataset}: study {study!r} reserved no share of the budget; nothing to give back"
         )
-    if study not in known:
-        raise InputError(unknown("study", study, dict.fromkeys([*studies, *known])))
-    if known[study].sealed:
+    if study not in blocks:
+        raise InputError(unknown("study", study, dict.fromkeys([*studies, *blocks])))
+    if blocks[study].sealed:
         return f"{dataset}: study {study} was sealed already"
-    with writable(path) as one:
-        one.seal_study(study)
+    with writable(path) as writer:
+        writer.seal_study(study)
     return f"{dataset}: study {study} is sealed; the unused part of its share is returned to the budget"
 
 
@@ -323,19 +327,19 @@ def not_installed(ledger: Ledger) -> str:
     return f"accountant {name!r} is not installed here, and only it can state what its sums prove: install its package"
 
 
-def _shares(
+def _study_shares(
     ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount
 ) -> Iterator[tuple[str, str]]:
     """Yield each study with its share: of the budget in its own currency, and as its guarantee for ever."""
     for block in ledger.study_blocks().values():
         epsilon, delta = accountant.guarantee(block.share, budget.delta)
         state = "sealed, charged" if block.sealed else "charged so far"
-        told = (
+        text = (
             f"study {block.study}: a share of {percent_of(block.share, ceiling)}, {state} "
             f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
             f"{at_delta(delta)} given all that came before it, whatever comes after"
         )
-        yield block.study, told
+        yield block.study, text
 
 
 def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -> tuple[str, bool]:
@@ -348,59 +352,59 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
         one line for the owner alone, and whether the noise is convicted.
     """
     with opened(path, heads) as ledger:
-        owner, whole = ledger.dataset, ledger.budget()[0]
-    sums = beside(path, ENDING)
-    if not sums.is_file() and whole.releases > whole.unprotected:
-        why = f"{sums.name} is not beside it: the sums of noise stay with the owner's own ledger"
+        owner, total = ledger.dataset, ledger.budget()[0]
+    tally = beside(path, ENDING)
+    if not tally.is_file() and total.releases > total.unprotected:
+        why = f"{tally.name} is not beside it: the sums of noise stay with the owner's own ledger"
         return f"{name}: NOT LOOKED, {why}", False
     findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
     if not findings:
         return f"{name}: NOT LOOKED, its gate watched no noise", False
-    (found,) = findings
-    cells, detail = found.detail["cells"], found.detail
-    unread = f"; {found.partial}" if found.partial else ""
-    if found.severity == "breach":
+    (finding,) = findings
+    cells, detail = finding.detail["cells"], finding.detail
+    partial = f"; {finding.partial}" if finding.partial else ""
+    if finding.severity == "breach":
         by = ", ".join(detail["convicted"])
-        told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
+        verdict = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
     elif cells:
-        told = (
-            f"none of {int(found.of or 0)} tests convicts it; they would find Gaussian noise too narrow by a factor of "
+        verdict = (
+            f"none of {int(finding.of or 0)} tests convicts it; they would find Gaussian noise too narrow by a factor of "
             f"{detail['narrower gaussian found with chance .8']:.3g}, or Laplace noise by "
             f"{detail['narrower laplace found with chance .8']:.3g}, with probability .8"
         )
     else:
-        told = "NOT LOOKED"
+        verdict = "NOT LOOKED"
     return (
-        f"{name}: {number_of(cells, 'cell')} of noise; {told}{unread}",
-        found.severity == "breach",
+        f"{name}: {number_of(cells, 'cell')} of noise; {verdict}{partial}",
+        finding.severity == "breach",
     )
 
 
-def _rests(line: Line) -> bool:
+def _is_loose(line: Line) -> bool:
     """Whether what is proven so far is the whole budget or more, and something is left of it all the same."""
-    whole, left = line.budget, line.remaining
-    if whole is None or left is None or line.epsilon is None:
+    budget, remaining = line.budget, line.remaining
+    if budget is None or remaining is None or line.epsilon is None:
         return False
-    return line.epsilon >= whole.epsilon and left > whole.epsilon / 100
+    return line.epsilon >= budget.epsilon and remaining > budget.epsilon / 100
 
 
-def _row(line: Line, share: str = "", taken: str = "") -> str:
+def _format_line(line: Line, share: str = "", taken: str = "") -> str:
     """Format one line of a budget statement; of a study with a share, after the share in words.
 
     ``taken`` is the line's fraction of the budget.
     """
-    named = printable(f"{line.by} {line.name}".strip())
+    label = printable(f"{line.by} {line.name}".strip())
     if line.unprotected:
-        return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
-    named_parts = line.components or [f"amount {n}" for n, _ in enumerate(line.spent, 1)]
-    pairs = list(zip(named_parts, line.spent, line.reserved, strict=False))
+        return f"{label}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
+    names = line.components or [f"amount {n}" for n, _ in enumerate(line.spent, 1)]
+    pairs = list(zip(names, line.spent, line.reserved, strict=False))
     # no delta where none is spent
-    pairs = pairs[:1] + [each for each in pairs[1:] if any(each[1:])]
+    pairs = pairs[:1] + [pair for pair in pairs[1:] if any(pair[1:])]
     parts = [number_of(line.releases, "charge")]
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     parts += [f"{taken} of the budget"] if taken else []
     if line.epsilon is not None and not share:
-        proven = " (a loose bound: it holds wherever a study stops)" if _rests(line) else ""
+        proven = " (a loose bound: it holds wherever a study stops)" if _is_loose(line) else ""
         parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
@@ -410,4 +414,4 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
         parts.append(line.basis_in_words)
     if not line.secure:
         parts.append("TEST NOISE, which protects nobody")
-    return (share or named) + ("; " if share else ": ") + "; ".join(parts)
+    return (share or label) + ("; " if share else ": ") + "; ".join(parts)

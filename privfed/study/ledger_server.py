@@ -64,32 +64,32 @@ class LedgerServer(LoopbackServer):
     def page(self, path: str) -> str | None:
         """The page at a path of an address, or None: without the token there is none."""
         parts = urlsplit(path)
-        token, _, place = parts.path.removeprefix("/").partition("/")
+        token, _, address = parts.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             return None
         files = list(self._files())
-        if not place:
-            return ledgers_page([self._view(*each, len(files)) for each in files])
-        for each in files:
-            if place == _place(*each[:2]):
+        if not address:
+            return ledgers_page([self._view(*file, len(files)) for file in files])
+        for file in files:
+            if address == _page_path(*file[:2]):
                 words = parse_qs(parts.query).get("words", [""])[0]
-                return ledger_page(self._view(*each, len(files), words))
+                return ledger_page(self._view(*file, len(files), words))
         return None
 
     def _files(self) -> Iterator[tuple[int, str, Path | None, list[Head]]]:
         """Each ledger once, with all heads of it: outputs name those that last in a folder, too."""
-        found: dict[object, tuple[int, str, Path | None, list[Head]]] = {}
+        merged: dict[object, tuple[int, str, Path | None, list[Head]]] = {}
         for number, folder in enumerate(self.folders):
             if folder.is_file():
                 ledger_commands.check_ledger_file(folder)
                 ledgers = [ledger_commands.LedgerAt("", unquote(folder.stem), folder, [])]
             else:
                 ledgers = list(ledger_commands.awaited(folder, self.registry))
-            for each in ledgers:
-                one = each.path.resolve() if each.path else (number, each.name)
-                known = found.setdefault(one, (number, each.name, each.path, []))
-                known[3].extend(each.heads)
-        yield from found.values()
+            for ledger in ledgers:
+                key = ledger.path.resolve() if ledger.path else (number, ledger.name)
+                entry = merged.setdefault(key, (number, ledger.name, ledger.path, []))
+                entry[3].extend(ledger.heads)
+        yield from merged.values()
 
     def _view(
         self,
@@ -100,15 +100,15 @@ class LedgerServer(LoopbackServer):
         ledgers: int,
         words: str | None = None,
     ) -> LedgerView:
-        place, folder = _place(number, name), self.folders[number]
+        address, folder = _page_path(number, name), self.folders[number]
         try:
             path = ledger_commands.check_there(path, heads)
-            told = verified(path, self.registry, heads)
+            state = verified(path, self.registry, heads)
             noise, convicted = ledger_commands.noise("", path, ledgers, heads)
             with closing(Ledger.read(path)) as ledger:
                 view = LedgerView(
-                    *(name, place, folder),
-                    intact=ledger_commands.intact(told),
+                    *(name, address, folder),
+                    intact=ledger_commands.intact(state),
                     left=ledger_commands.left(ledger),
                     failed=ledger_commands.closed(ledger),
                     sentences=tuple(ledger_commands.budget(ledger, None).split("\n")),
@@ -117,9 +117,9 @@ class LedgerServer(LoopbackServer):
                 )
                 return view.read(ledger, words)
         except LedgerError as error:
-            return LedgerView(name, place, folder, broken=str(error))
+            return LedgerView(name, address, folder, broken=str(error))
 
 
-def _place(number: int, name: str) -> str:
+def _page_path(number: int, name: str) -> str:
     """Where a ledger's own page is, below the token."""
     return f"{number}/{quote(name, safe='')}"

@@ -64,9 +64,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer; a page elsewhere whose name leads here is told nothing."""
-        here = [f"{name}:{self.pages.port}" for name in (HOST, "localhost")]
-        asked_here = self.headers.get("Host") in here
-        status, text, kind = self.pages.answer(self.path) if asked_here else NOT_FOUND
+        hosts = [f"{name}:{self.pages.port}" for name in (HOST, "localhost")]
+        is_local = self.headers.get("Host") in hosts
+        status, text, kind = self.pages.answer(self.path) if is_local else NOT_FOUND
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")

@@ -80,18 +80,20 @@ class NewStudy:
                 f"table {self.table}: column {self.target!r} is to be predicted; name another one for the owners or "
                 "individuals"
             )
-        fitting = learners(self.table, self.target, self.categories)
-        if self.learner not in fitting and any(self.learner in each for each in LEARNERS.values()):
+        suitable = learners(self.table, self.target, self.categories)
+        if self.learner not in suitable and any(
+            self.learner in group for group in LEARNERS.values()
+        ):
             raise InputError(
                 f"table {self.table}: {self.learner} does not predict a column such as {self.target!r}; write one of "
-                f"{', '.join(fitting)}, or name another target"
+                f"{', '.join(suitable)}, or name another target"
             )
         schema_text = None if self.table in bundled() else self._schema()
-        plain = self._plain(schema=schema_text is not None)
-        files = {"study.toml": _HEAD + _tables(plain)}
+        data = self._study_dict(schema=schema_text is not None)
+        files = {"study.toml": _HEAD + _tables(data)}
         if schema_text is not None:
             files["schema.toml"] = schema_text
-        policy = self._policy(Study.from_dict(plain, folder=self.folder.resolve()), schema_text)
+        policy = self._policy(Study.from_dict(data, folder=self.folder.resolve()), schema_text)
         if policy is not None:
             files["policy.toml"] = _POLICY + tomli_w.dumps(policy.to_dict())
         with new_folder(self.folder) as folder:
@@ -116,7 +118,7 @@ class NewStudy:
 
     def _schema(self) -> str:
         """Write the schema of all columns that are features, with what is known of them."""
-        beside = {self.owner, self.individual, *self.left_out} - {self.target}
+        excluded = {self.owner, self.individual, *self.left_out} - {self.target}
         blocks = [
             column_text(
                 replace(column, kind="category") if column.name in self.categories else column,
@@ -124,12 +126,12 @@ class NewStudy:
                 self.categories.get(column.name, ()),
             )
             for column in columns_of(self.table, self.target)
-            if column.name not in beside
+            if column.name not in excluded
         ]
         head = [line("name", Path(self.table).name.split(".")[0]), line("target", self.target)]
         return _SCHEMA + "\n".join([*head, "", "\n\n".join(blocks)]) + "\n"
 
-    def _plain(self, *, schema: bool) -> dict[str, Any]:
+    def _study_dict(self, *, schema: bool) -> dict[str, Any]:
         data: dict[str, Any] = {"source": self.table}
         if schema:
             data["source"] = os.path.relpath(self.table, self.folder)
@@ -159,18 +161,18 @@ class NewStudy:
 def learners(table: str, target: str, categories: Mapping[str, Sequence[str]]) -> list[str]:
     """Names of the learners that can predict a target, the usual one first."""
     columns = columns_of(table, target)
-    kind = next((one.kind for one in columns if one.name == target), "number")
-    listed = categories.get(target, ())
+    kind = next((column.kind for column in columns if column.name == target), "number")
+    classes = categories.get(target, ())
     if table in bundled():
-        listed = public_schema(table).column(target).categories
-    return list(LEARNERS[kind != "category" and not listed])
+        classes = public_schema(table).column(target).categories
+    return list(LEARNERS[kind != "category" and not classes])
 
 
-def _tables(plain: Mapping[str, Any]) -> str:
+def _tables(data: Mapping[str, Any]) -> str:
     """Write a study with its policies last, a table each."""
-    rest = {key: value for key, value in plain.items() if key != "policy"}
-    policies = "".join(f"\n[[policy]]\n{tomli_w.dumps(policy)}" for policy in plain["policy"])
-    return tomli_w.dumps(rest) + policies
+    others = {key: value for key, value in data.items() if key != "policy"}
+    policies = "".join(f"\n[[policy]]\n{tomli_w.dumps(policy)}" for policy in data["policy"])
+    return tomli_w.dumps(others) + policies
 
 
 def columns_of(table: str, target: str = "") -> list[Found]:
@@ -183,6 +185,6 @@ def columns_of(table: str, target: str = "") -> list[Found]:
     if not table.endswith(FILES):
         no_source(table)
     return [
-        replace(one, kind="category") if one.two_values and one.name == target else one
-        for one in found(Path(table), form_of(Path(table)))
+        replace(item, kind="category") if item.two_values and item.name == target else item
+        for item in found(Path(table), form_of(Path(table)))
     ]

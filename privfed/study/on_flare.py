@@ -37,8 +37,8 @@ def write_job(folder: Path, study: Path, out: Path, policy: str = "") -> Path:
     server = Studying(str(study.resolve()), str(out.resolve()), chosen.choice.name)
     partial = folder.with_name(f".{folder.name}.partial")
     flare.recipe(server, len(chosen.clients)).export(str(partial))
-    (made,) = partial.iterdir()
+    (job,) = partial.iterdir()
     shutil.rmtree(folder, ignore_errors=True)
-    made.rename(folder)
+    job.rename(folder)
     partial.rmdir()
     return folder

@@ -62,7 +62,7 @@ def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = N
         raise InputError(f"{folder}: name the folder with small letters, digits and hyphens")
     check_empty(folder)
     package = name.replace("-", "_")
-    told = {
+    values = {
         "name": name,
         "package": package,
         "study": (study or Path("study.toml")).resolve(),
@@ -72,4 +72,4 @@ def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = N
         file = template.name.removesuffix(".in")
         path = folder / package / file if file.endswith(".py") else folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(Template(template.read_text("utf-8")).substitute(told), encoding="utf-8")
+        path.write_text(Template(template.read_text("utf-8")).substitute(values), encoding="utf-8")

@@ -67,7 +67,7 @@ def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Pa
     _check_free(target, overwrite)
     with file_errors(f"--out {target}", "written"):
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial, lock = _locked(target)
+        partial, lock = _new_sibling(target)
     try:
         yield partial
         write_text(partial / CONTENTS, "\n".join([CONTENTS, *entries(partial)]) + "\n")
@@ -78,7 +78,7 @@ def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Pa
         os.close(lock)
 
 
-def _locked(target: Path) -> tuple[Path, int]:
+def _new_sibling(target: Path) -> tuple[Path, int]:
     """A new sibling, and the descriptor by which it is locked."""
     while True:
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}{CONTENTS}.", dir=target.parent))
@@ -93,19 +93,19 @@ def _locked(target: Path) -> tuple[Path, int]:
 def _clear(target: Path) -> None:
     """Remove what killed processes left beside a folder; an output that one was about to replace comes back."""
     named = re.compile(re.escape(f".{target.name}{CONTENTS}.") + r"[a-z0-9_]{8}(\.old)?")
-    found = target.parent.iterdir() if target.parent.is_dir() else ()
-    for left in sorted((path for path in found if named.fullmatch(path.name)), reverse=True):
-        beside = left.with_suffix("") if left.suffix == ".old" else left
-        with suppress(OSError), _unlocked(beside):
-            if left.suffix == ".old" and not target.exists():
-                os.replace(left, target)
+    siblings = target.parent.iterdir() if target.parent.is_dir() else ()
+    for stale in sorted((path for path in siblings if named.fullmatch(path.name)), reverse=True):
+        sibling = stale.with_suffix("") if stale.suffix == ".old" else stale
+        with suppress(OSError), _claim(sibling):
+            if stale.suffix == ".old" and not target.exists():
+                os.replace(stale, target)
             else:
-                shutil.rmtree(left)
-                warnings.warn(f"removed {left}, which a killed run left", Note, stacklevel=3)
+                shutil.rmtree(stale)
+                warnings.warn(f"removed {stale}, which a killed run left", Note, stacklevel=3)
 
 
 @contextmanager
-def _unlocked(folder: Path) -> Iterator[None]:
+def _claim(folder: Path) -> Iterator[None]:
     """Hold a folder that no process holds, or is no more; OSError where one does."""
     if not folder.exists():
         yield
@@ -130,12 +130,12 @@ def _check_free(target: Path, overwrite: bool) -> None:
             "name a new folder"
         )
     if not overwrite:
-        held, lost = "output", ""
+        kind, warning = "output", ""
         if (target / STUDY).is_file():
-            held = "study"
-            lost = " (which removes its ephemeral ledgers, and so the record of what was spent)"
+            kind = "study"
+            warning = " (which removes its ephemeral ledgers, and so the record of what was spent)"
         raise InputError(
-            f"--out {target}: holds an earlier {held}; name a new folder, or add --overwrite{lost}"
+            f"--out {target}: holds an earlier {kind}; name a new folder, or add --overwrite{warning}"
         )
 
 
@@ -164,7 +164,7 @@ class Output:
         if not Path(folder).exists():
             raise InputError(f"{folder}: there is no such folder or file")
         if not (Path(folder) / STUDY).is_file() or not cls(folder).policies:
-            within = sorted(one for one in Path(folder).glob("*/") if files_in(one))
+            within = sorted(child for child in Path(folder).glob("*/") if files_in(child))
             ledgers = f", or for its ledgers {within[0]}" if within else ""
             raise InputError(
                 f"folder {folder}: holds no study's output; give the --out of `privfed audit`{ledgers}"
@@ -197,32 +197,32 @@ class Output:
     def ledger_files(self, name: str) -> dict[str, Path]:
         """One policy's ledger files, by client."""
         if (self.policy(name) / SESSION).is_file():
-            lasting, asked = PersistentLedgers.of(self.study), self.heads(name)
-            files = {} if lasting is None else lasting.files()
-            return {client: path for client, path in files.items() if client in asked}
-        found = files_in(self.policy(name) / "ledgers")
-        if not found:
+            ledgers, heads = PersistentLedgers.of(self.study), self.heads(name)
+            files = {} if ledgers is None else ledgers.files()
+            return {client: path for client, path in files.items() if client in heads}
+        ephemeral = files_in(self.policy(name) / "ledgers")
+        if not ephemeral:
             raise InputError(f"folder {self.policy(name)}: {self._without_ledgers(name)}")
-        return found
+        return ephemeral
 
     def _without_ledgers(self, name: str) -> str:
         if not (self.policy(name) / JOURNAL).is_file():
             return "holds no ledgers; run the study anew"
         if not (self.policy(name) / HEADS).is_file():
             return "the study has not ended; run it again, and it goes on from its journal"
-        return f"holds no ledgers yet; {self._give(sorted(self.heads(name)))}"
+        return f"holds no ledgers yet; {self._ask_owners(sorted(self.heads(name)))}"
 
-    def _give(self, owners: Sequence[str]) -> str:
-        named = ", ".join(f"{quote(owner, safe=' ')}.db" for owner in owners)
-        return f"each owner gives a copy of hers, once her gate is stopped: put it into ledgers as {named}"
+    def _ask_owners(self, owners: Sequence[str]) -> str:
+        names = ", ".join(f"{quote(owner, safe=' ')}.db" for owner in owners)
+        return f"each owner gives a copy of hers, once her gate is stopped: put it into ledgers as {names}"
 
     def check_given(self, name: str) -> None:
         """Check that each owner on a machine of her own gave a copy of her ledger (InputError: one is not there)."""
         if (self.policy(name) / JOURNAL).is_file():
-            there = self.ledger_files(name)
-            if lacking := sorted(set(self.heads(name)) - set(there)):
-                told = f"lacks the ledger of {', '.join(lacking)}; {self._give(lacking)}"
-                raise InputError(f"folder {self.policy(name)}: {told}")
+            present = self.ledger_files(name)
+            if missing := sorted(set(self.heads(name)) - set(present)):
+                problem = f"lacks the ledger of {', '.join(missing)}; {self._ask_owners(missing)}"
+                raise InputError(f"folder {self.policy(name)}: {problem}")
 
     @contextmanager
     def ledgers(self, name: str) -> Iterator[dict[str, Ledger]]:
@@ -240,16 +240,18 @@ class Output:
         """What left in this study under one policy, in order of time: all that an attack may read."""
         session = str(self.read(name, SESSION) or "")
         with self.ledgers(name) as ledgers:
-            return in_time(x for ledger in ledgers.values() for x in ledger.disclosed(session))
+            return in_time(
+                entry for ledger in ledgers.values() for entry in ledger.disclosed(session)
+            )
 
     def heads(self, name: str) -> dict[str, Head]:
         """The heads that the server saw, by client: what a verified chain must pass through."""
         seen = self.read(name, "heads.json") or {}
         return {client: Head(int(seq), str(hash_)) for client, (seq, hash_) in seen.items()}
 
-    def write(self, name: str, file: str, plain: Any) -> None:
+    def write(self, name: str, file: str, data: Any) -> None:
         """Write one policy's JSON file, in one step."""
-        write_text(self.policy(name) / file, json.dumps(finite(plain), indent=2) + "\n")
+        write_text(self.policy(name) / file, json.dumps(finite(data), indent=2) + "\n")
 
     def read(self, name: str, file: str) -> Any:
         """Read one policy's JSON file; none where there is no such file, InputError if it is no JSON."""
@@ -308,16 +310,16 @@ def write_text(path: Path, text: str) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def finite(plain: Any) -> Any:
+def finite(data: Any) -> Any:
     """Plain data for JSON, which has no infinity: such numbers become text, NaN becomes null."""
-    if isinstance(plain, Mapping):
-        return {str(key): finite(value) for key, value in plain.items()}
-    if isinstance(plain, list | tuple):
-        return [finite(value) for value in plain]
-    if isinstance(plain, np.ndarray):
-        return finite(plain.tolist())
-    if isinstance(plain, np.generic):
-        return finite(plain.item())
-    if isinstance(plain, float) and not math.isfinite(plain):
-        return None if math.isnan(plain) else ("infinity" if plain > 0 else "-infinity")
-    return plain
+    if isinstance(data, Mapping):
+        return {str(key): finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    if isinstance(data, np.ndarray):
+        return finite(data.tolist())
+    if isinstance(data, np.generic):
+        return finite(data.item())
+    if isinstance(data, float) and not math.isfinite(data):
+        return None if math.isnan(data) else ("infinity" if data > 0 else "-infinity")
+    return data

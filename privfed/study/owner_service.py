@@ -52,13 +52,14 @@ class OwnerService:
                 self._closing.callback(socket.close)
             #: Who is answered where.
             self.served = [
-                f"{at} at {one.path}" for at, one in zip(owner.sockets, sockets, strict=True)
+                f"{peer} at {opened.path}"
+                for peer, opened in zip(owner.sockets, sockets, strict=True)
             ]
             if owner.metrics is not None:
-                telling = Telling(side, owner.metrics)
-                self._closing.callback(telling.close)
-                threading.Thread(target=telling.serve, daemon=True).start()
-                self.served.append(f"metrics at port {telling.port}")
+                server = Telling(side, owner.metrics)
+                self._closing.callback(server.close)
+                threading.Thread(target=server.serve, daemon=True).start()
+                self.served.append(f"metrics at port {server.port}")
             failing.pop_all()
 
     def __enter__(self) -> Self:
@@ -104,9 +105,9 @@ class Telling(LoopbackServer):
         spent = ledger.spent(self._side.gate.accountant)
         for kind, count in sorted(spent.times.items()):
             yield "privfed_charges_total", {"kind": kind}, count
-        known = currency(ledger)
-        if known is not None and not spent.unprotected:
-            ceiling, blocks = known[2], ledger.study_blocks()
+        terms = currency(ledger)
+        if terms is not None and not spent.unprotected:
+            ceiling, blocks = terms[2], ledger.study_blocks()
             taken = fraction_of(committed(spent.total, blocks.values()), ceiling)
             yield "privfed_budget_left_ratio", {}, float(max(1 - taken, Fraction(0)))
             for study, block in blocks.items():
@@ -116,7 +117,9 @@ class Telling(LoopbackServer):
         if ledger.path is not None:
             tally = read_tally(ledger.path, owner)
             yield "privfed_noise_cells", {}, tally.cells
-            convicted = [one for one in audit_noise({owner: tally}) if one.severity == "breach"]
+            convicted = [
+                finding for finding in audit_noise({owner: tally}) if finding.severity == "breach"
+            ]
             yield "privfed_noise_convicted", {}, bool(convicted)
 
 
@@ -124,13 +127,13 @@ def _text(samples: Samples) -> str:
     """Samples in Prometheus's text format, each metric's together."""
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
     for name, labels, value in samples:
-        told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        lines[name].append(f"{name}{f'{{{told}}}' if told else ''} {float(value):.12g}")
+        rendered = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        lines[name].append(f"{name}{f'{{{rendered}}}' if rendered else ''} {float(value):.12g}")
     return "".join(
         f"# HELP {name} {METRICS[name][1]}\n# TYPE {name} {METRICS[name][0]}\n"
-        + "".join(f"{line}\n" for line in found)
-        for name, found in lines.items()
-        if found
+        + "".join(f"{line}\n" for line in rows)
+        for name, rows in lines.items()
+        if rows
     )
 
 

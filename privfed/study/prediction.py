@@ -70,8 +70,8 @@ def synthesize(model: Path, rows: int, random_state: int | None = None) -> pd.Da
             "from; give a FedForestClassifier or FedForestRegressor of a private policy"
         )
     with naming(f"model file {model}"):
-        made: pd.DataFrame = learnt.synthesize(rows, random_state)
-    return made
+        records: pd.DataFrame = learnt.synthesize(rows, random_state)
+    return records
 
 
 def _take_home(model: FederatedLearner, client: str | None, shelf: Path) -> None:
@@ -81,17 +81,17 @@ def _take_home(model: FederatedLearner, client: str | None, shelf: Path) -> None
         )
     if not shelf.is_file():
         raise InputError(f"--shelf {shelf}: there is no such file; it lies beside the ledger")
-    with closing(LocalStore(shelf, client)) as own:
-        model.take_home(client, own)
+    with closing(LocalStore(shelf, client)) as store:
+        model.take_home(client, store)
 
 
 def _predicted(model: FederatedLearner, frame: pd.DataFrame, client: str | None) -> pd.DataFrame:
     target = model.schema_.target
-    found = pd.DataFrame(
+    predictions = pd.DataFrame(
         {"predicted" if target is None else target.name: model.predict(frame, client=client)}
     )
     if not hasattr(model, "predict_proba"):
-        return found
-    chances = np.asarray(model.predict_proba(frame, client=client))
+        return predictions
+    proba = np.asarray(model.predict_proba(frame, client=client))
     names = [f"probability of {name}" for name in np.asarray(model.classes_)]
-    return found.join(pd.DataFrame(chances, columns=names))
+    return predictions.join(pd.DataFrame(proba, columns=names))

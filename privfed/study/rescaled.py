@@ -40,39 +40,39 @@ def rescaled(policy: Policy, epsilon: Fraction, model: FederatedLearner, schema:
         policy,
         budget=Budget(epsilon, policy.budget.delta),
         limits=tuple(
-            replace(one, budget=Budget(one.budget.epsilon * quotient, one.budget.delta))
-            for one in policy.limits
+            replace(limit, budget=Budget(limit.budget.epsilon * quotient, limit.budget.delta))
+            for limit in policy.limits
         ),
     )
 
     accountant = accountant_of(policy)
 
-    def taken(tried: Policy) -> Fraction:
-        assert tried.budget is not None
-        priced = price(whole_plan(model, schema, tried), schema, tried)
-        return fraction_of(priced.amount, accountant.ceiling(tried.budget))
+    def taken(candidate: Policy) -> Fraction:
+        assert candidate.budget is not None
+        cost = price(whole_plan(model, schema, candidate), schema, candidate)
+        return fraction_of(cost.amount, accountant.ceiling(candidate.budget))
 
     before, after = (accountant.ceiling(p.budget) for p in (policy, within) if p.budget)
-    return _spending(within, after[0] / before[0], taken, min(taken(policy), Fraction(1)))
+    return _bisect(within, after[0] / before[0], taken, min(taken(policy), Fraction(1)))
 
 
-def _spending(
-    within: Policy, factor: Fraction, taken: Callable[[Policy], Fraction], most: Fraction
+def _bisect(
+    within: Policy, factor: Fraction, taken: Callable[[Policy], Fraction], target: Fraction
 ) -> Policy:
     """Return the policy with spends times a factor near the given one, so that its plan takes ``most``."""
-    tried = _times(within, factor)
-    if CLOSE * most <= taken(tried) <= most:
-        return tried
+    candidate = _scale(within, factor)
+    if CLOSE * target <= taken(candidate) <= target:
+        return candidate
     low, high = Fraction(0), factor
-    while taken(_times(within, high)) <= most and high < 2**STEPS * factor:
+    while taken(_scale(within, high)) <= target and high < 2**STEPS * factor:
         low, high = high, 2 * high
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if taken(_times(within, middle)) <= most else (low, middle)
-    return _times(within, low)
+        low, high = (middle, high) if taken(_scale(within, middle)) <= target else (low, middle)
+    return _scale(within, low)
 
 
-def _times(policy: Policy, factor: Fraction) -> Policy:
+def _scale(policy: Policy, factor: Fraction) -> Policy:
     """Return the policy with spends and caps times a factor, rounded down."""
 
     def scaled(amount: Fraction | None) -> Fraction | None:

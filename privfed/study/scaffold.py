@@ -40,11 +40,11 @@ class Found:
 
 def found(path: Path, text: Text) -> list[Found]:
     """Look at a table's columns; InputError if it cannot be read, or holds other decimals."""
-    frame = _named(path, text)
-    return [_found(frame[name], str(name)) for name in _with_points(frame, path).columns]
+    frame = _read_named(path, text)
+    return [_summarise(frame[name], str(name)) for name in _check_decimals(frame, path).columns]
 
 
-def _named(path: Path, text: Text) -> pd.DataFrame:
+def _read_named(path: Path, text: Text) -> pd.DataFrame:
     """Read a table whose first row has names: those of a record would be written down (InputError)."""
     if may_be_a_record(columns(path, text=text)):
         raise InputError(
@@ -67,19 +67,19 @@ def schema_text(
     ``categories``, those found in the records are written, and the file marked as inferred.
     """
     text = form_of(path) if text is None else text
-    frame = _with_points(_named(path, text), path)
+    frame = _check_decimals(_read_named(path, text), path)
     names = [str(name) for name in frame.columns]
     if target is not None and target not in names:
         raise InputError(f"data file {path}: {no_column(target, names, 'for the target; its')}")
     blocks = []
     for name in frame.columns:
-        column = _found(frame[name], str(name))
-        held: list[str] = []
+        column = _summarise(frame[name], str(name))
+        values: list[str] = []
         if categories and column.kind == "category":
             if column.fault:
                 raise InputError(f"column {str(name)!r} {column.fault}")
-            held = sorted({label(value) for value in frame[name].dropna()})
-        blocks.append(column_text(column, categories=held))
+            values = sorted({label(value) for value in frame[name].dropna()})
+        blocks.append(column_text(column, categories=values))
     about = _ABOUT.format(table=path.name) + read_as(text) + (_REVEALED if categories else "")
     head = [line("name", path.name.split(".")[0]), *(["inferred = true"] if categories else [])]
     head.append(
@@ -128,7 +128,7 @@ def line(key: str, value: Any) -> str:
     return tomli_w.dumps({key: value}).strip()
 
 
-def _with_points(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+def _check_decimals(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     if commas := [
         str(name)
         for name in frame.columns
@@ -142,10 +142,10 @@ def _with_points(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     return frame
 
 
-def _found(series: pd.Series[Any], name: str) -> Found:
+def _summarise(series: pd.Series[Any], name: str) -> Found:
     if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
         return Found(name, "category", no_category(series))
-    held = series.dropna().to_numpy(dtype=float)
-    whole = len(held) > 0 and bool(np.all(np.isfinite(held) & (np.floor(held) == held)))
-    two = whole and len(np.unique(held)) <= 2
+    values = series.dropna().to_numpy(dtype=float)
+    whole = len(values) > 0 and bool(np.all(np.isfinite(values) & (np.floor(values) == values)))
+    two = whole and len(np.unique(values)) <= 2
     return Found(name, "integer" if whole else "number", None, two_values=two)

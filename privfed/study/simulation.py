@@ -82,8 +82,8 @@ class Prepared:
         """The public schema, or the one inferred from the training records."""
         if self.dataset.schema is not None:
             return self.dataset.schema
-        beside = [self.owner, self.study.data.individual]
-        columns = [column for column in self.train.columns if column not in beside]
+        excluded = [self.owner, self.study.data.individual]
+        columns = [column for column in self.train.columns if column not in excluded]
         inferred = Schema.infer(self.train[columns], self.dataset.target)
         return positive(inferred, self.study.data.positive)
 
@@ -115,12 +115,12 @@ class Prepared:
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
         """Score the model on held-out records; a personal learner client by client."""
         if isinstance(model, PersonalLearner):
-            found = measure_own(model, self.train, self.test, schema, self.owner)
+            metrics = measure_own(model, self.train, self.test, schema, self.owner)
         else:
-            found = measure(model, self.train, self.test, schema)
+            metrics = measure(model, self.train, self.test, schema)
         if groups := self.study.data.groups:
-            found["groups"] = by_group(model, self.test, schema, groups, self.owner)
-        return found
+            metrics["groups"] = by_group(model, self.test, schema, groups, self.owner)
+        return metrics
 
     def facts(self) -> dict[str, Any]:
         """Return each client's number of records, and of values outside the bounds."""
@@ -138,13 +138,13 @@ class Prepared:
         if person is None:
             return {}
         counts = {
-            str(name): own[person].value_counts()
-            for name, own in self.train.groupby(self.owner, sort=False)
+            str(name): part[person].value_counts()
+            for name, part in self.train.groupby(self.owner, sort=False)
         }
         return {
             "persons": {
-                name: {"persons": len(each), "several": int((each > 1).sum())}
-                for name, each in counts.items()
+                name: {"persons": len(sizes), "several": int((sizes > 1).sum())}
+                for name, sizes in counts.items()
             }
         }
 
@@ -155,9 +155,9 @@ class Prepared:
         """
         totals = _totals(transcript)
         if totals:
-            everyone = Records.from_frame(self.train, self.schema)
-            outside = Records.from_frame(self.test, self.schema)
-            return {**dict.fromkeys(totals, everyone), "held out": outside}
+            members = Records.from_frame(self.train, self.schema)
+            non_members = Records.from_frame(self.test, self.schema)
+            return {**dict.fromkeys(totals, members), "held out": non_members}
         return dict(self._records)
 
     @cached_property
@@ -169,10 +169,10 @@ class Prepared:
         totals = _totals(transcript)
         if totals:
             truth = self.truth(transcript)
-            outside = truth.pop("held out")
-            return {**truth, **{name + HELD_OUT: outside for name in truth}}
-        held = self._by_owner(self.test)
-        return {**{name + HELD_OUT: each for name, each in held.items()}, **self._records}
+            non_members = truth.pop("held out")
+            return {**truth, **{name + HELD_OUT: non_members for name in truth}}
+        held_out = self._by_owner(self.test)
+        return {**{name + HELD_OUT: records for name, records in held_out.items()}, **self._records}
 
     def _by_owner(self, frame: pd.DataFrame) -> dict[str, Records]:
         return {
@@ -213,14 +213,16 @@ def divide(study: Study) -> Prepared:
     if study.clients.ledgers is None:
         rng = np.random.default_rng(study.seed)
         owners = _owners(study, dataset, rng)
-        held = _held_out(owners, study.data.test, rng)
+        held_out = _held_out(owners, study.data.test, rng)
     else:
-        owners, held = _by_coins(study, dataset)
-    column = study.clients.column or _free("client", dataset.frame)
+        owners, held_out = _by_coins(study, dataset)
+    column = study.clients.column or _free_name("client", dataset.frame)
     frame = dataset.frame.assign(**{column: owners})
-    named = study.clients.column is None
-    clients.check_sizes(owners[~held], _names(study) if named else tuple(dict.fromkeys(owners)))
-    prepared = Prepared(study, dataset, frame[~held], frame[held], column)
+    generated = study.clients.column is None
+    clients.check_sizes(
+        owners[~held_out], _names(study) if generated else tuple(dict.fromkeys(owners))
+    )
+    prepared = Prepared(study, dataset, frame[~held_out], frame[held_out], column)
     check_groups(study.data.groups, prepared.schema, column)
     prepared.truth()
     return prepared
@@ -265,14 +267,14 @@ def run(
     study, model = prepared.study, learner(prepared.study, choice)
     adopted = adopt(study, choice, model, prepared.schema)
     adopted = choice.masked_among(adopted, prepared.owners)
-    folder, lasting = output.policy(choice.name), PersistentLedgers.of(study)
+    folder, persistent = output.policy(choice.name), PersistentLedgers.of(study)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
-    ledgers = folder / "ledgers" if lasting is None else lasting.folder
-    registry = None if lasting is None else lasting.registry()
+    ledgers = folder / "ledgers" if persistent is None else persistent.folder
+    registry = None if persistent is None else persistent.registry()
     with closing(prepared.federate(adopted, ledgers, choice.block, registry)) as federation:
         with (
-            _share(prepared, model, adopted, federation, lasting),
+            _reserve(prepared, model, adopted, federation, persistent),
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.simplefilter("always", Note)
@@ -280,19 +282,19 @@ def run(
         gates = federation.gates.items()
         metrics["faults"] = {name: dict(gate.faults) for name, gate in gates if gate.faults}
         metrics["breaches"] = {name: dict(gate.uncovered) for name, gate in gates if gate.uncovered}
-        notes = (str(one.message) for one in caught if issubclass(one.category, Note))
+        notes = (str(warning.message) for warning in caught if issubclass(warning.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
             warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
-        told = ((name, federation.heads.get(name)) for name in federation.clients)
-        heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
+        pairs = ((name, federation.heads.get(name)) for name in federation.clients)
+        heads = {name: [head.seq, head.hash] for name, head in pairs if head is not None}
     noise = federation.noise
     if study.runs > 1:
-        again = _again(prepared, choice, adopted, progress, engine, noise)
-        metrics["runs"] = spread([metrics, *again])
+        reruns = _rerun(prepared, choice, adopted, progress, engine, noise)
+        metrics["runs"] = spread([metrics, *reruns])
     audited = audit_noise(noise, policies=len(study.policies))
     output.write(choice.name, NOISE, [finding.to_dict() for finding in audited])
-    if lasting is not None:
+    if persistent is not None:
         output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
@@ -300,22 +302,22 @@ def run(
         save(model, folder / "model.json")
 
 
-def _share(
+def _reserve(
     prepared: AnyPrepared,
     model: FederatedLearner,
     adopted: Policy,
     federation: LocalDisclosure,
-    lasting: PersistentLedgers | None,
+    persistent: PersistentLedgers | None,
 ) -> AbstractContextManager[None]:
     """Reserve the study's share of lasting budgets while it runs, a cohort's of each individual's."""
-    if lasting is None or adopted.budget is None:
+    if persistent is None or adopted.budget is None:
         return nullcontext()
-    most = price(whole_plan(model, prepared.schema, adopted), prepared.schema, adopted)
+    cost = price(whole_plan(model, prepared.schema, adopted), prepared.schema, adopted)
     ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
-    return lasting.study_block(prepared.study, most, ledgers)
+    return persistent.study_block(prepared.study, cost, ledgers)
 
 
-def _again(
+def _rerun(
     prepared: AnyPrepared,
     choice: PolicyChoice,
     adopted: Policy,
@@ -324,17 +326,17 @@ def _again(
     noise: Mapping[str, NoiseSums],
 ) -> list[dict[str, Any]]:
     """Repeat the training as the study says, with fresh noise and ephemeral ledgers; add it to the noise."""
-    study, found = prepared.study, []
+    study, metrics = prepared.study, []
     for number in range(1, study.runs):
         fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
         with TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore", Note)
             ledgers, model = Path(folder) / "ledgers", learner(study, choice)
             with closing(fresh.federate(adopted, ledgers, choice.block)) as federation:
-                found.append(_learn(prepared, model, federation, progress, engine))
+                metrics.append(_learn(prepared, model, federation, progress, engine))
             for owner, tally in federation.noise.items():
                 noise[owner].add_all(tally)
-    return found
+    return metrics
 
 
 def attack(
@@ -352,48 +354,49 @@ def attack(
         question of each attack that does not apply, which is no pass. One that fails has not looked.
     """
     truth = prepared.truth(transcript)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     failed: list[Attack] = []
     inapplicable = {}
     attacks = attacks_of(prepared.study)
-    for tried in attacks:
-        tried.time_limit, tried.relation = seconds or tried.time_limit, relation
-        name = tried.name + BY_AN_OWNER * bool(tried.viewpoint)
+    for attack in attacks:
+        attack.time_limit, attack.relation = seconds or attack.time_limit, relation
+        name = attack.name + BY_AN_OWNER * bool(attack.viewpoint)
         try:
-            told = _attacked(tried, prepared, transcript, truth)
+            results = _run_attack(attack, prepared, transcript, truth)
         except Exception as error:
             survived(error)  # it ends no study, whose budget may be spent
-            told = [tried.failure(error)]
-            failed.append(tried)
-        found += [
-            replace(each, attack=name) if each.attack == tried.name else each for each in told
+            results = [attack.failure(error)]
+            failed.append(attack)
+        findings += [
+            replace(finding, attack=name) if finding.attack == attack.name else finding
+            for finding in results
         ]
-        if not told:
-            inapplicable[name] = tried.question
+        if not results:
+            inapplicable[name] = attack.question
         progress(1)
-    sound = [tried for tried in attacks if tried not in failed]
-    return found + coverage(transcript, sound) * bool(attacks), inapplicable
+    finished = [attack for attack in attacks if attack not in failed]
+    return findings + coverage(transcript, finished) * bool(attacks), inapplicable
 
 
-def _attacked(
-    tried: Attack, prepared: AnyPrepared, transcript: Transcript, truth: Mapping[str, Any]
+def _run_attack(
+    attack: Attack, prepared: AnyPrepared, transcript: Transcript, truth: Mapping[str, Any]
 ) -> list[Finding]:
     """Return the findings of one attack, with the records that it is scored by; none where it does not apply."""
-    if not tried.attackable(transcript):
+    if not attack.attackable(transcript):
         return []
-    known: Mapping[str, Any] = truth
-    alone = len(prepared.owners) == 1  # compared with nobody but those held out
-    if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint or alone):
-        known = prepared.controlled(None if tried.viewpoint else transcript)
-    if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
-        known = prepared.books()
+    records: Mapping[str, Any] = truth
+    single = len(prepared.owners) == 1  # compared with nobody but those held out
+    if isinstance(prepared, Prepared) and (attack.controls or attack.viewpoint or single):
+        records = prepared.controlled(None if attack.viewpoint else transcript)
+    if isinstance(prepared, PreparedCohort) and isinstance(attack, Linkage):
+        records = prepared.books()
     with one_thread():
-        if tried.viewpoint:
-            told = run_as(tried.viewpoint, tried, transcript, known, prepared.schema)
+        if attack.viewpoint:
+            findings = run_as(attack.viewpoint, attack, transcript, records, prepared.schema)
         else:
-            told = tried.findings(transcript, known, prepared.schema)
-    over = not told and tried.bounds and tried.bounds.over
-    return [tried.unfinished()] if over else told
+            findings = attack.findings(transcript, records, prepared.schema)
+    timed_out = not findings and attack.bounds and attack.bounds.over
+    return [attack.unfinished()] if timed_out else findings
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
@@ -401,12 +404,12 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     study, model = prepared.study, learner(prepared.study, choice)
     test = study.noise == "test"
     adopted = adopt(study, choice, model, prepared.schema)
-    asked = whole_plan(model, prepared.schema, adopted), prepared.schema, adopted
+    arguments = whole_plan(model, prepared.schema, adopted), prepared.schema, adopted
     return [
-        *audit_sensitivities(*asked),
-        *audit_guards(*asked, TestNoise(study.seed) if test else None),
+        *audit_sensitivities(*arguments),
+        *audit_guards(*arguments, TestNoise(study.seed) if test else None),
         *audit_sources(
-            *asked, lambda owner: TestNoise(study.seed + owner) if test else SecureNoise()
+            *arguments, lambda owner: TestNoise(study.seed + owner) if test else SecureNoise()
         ),
     ]
 
@@ -422,8 +425,10 @@ def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]
     settings: dict[str, Any] = {"canaries": CANARIES, "search": True, "alpha": FAMILY_WISE}
     seeds = count(study.seed, NEXT_DRAW)
     with one_thread():
-        asked = model, adopted, prepared.schema
-        return [confirmed(lambda: audit_learner(*asked, noise=noise, seed=next(seeds), **settings))]
+        arguments = model, adopted, prepared.schema
+        return [
+            confirmed(lambda: audit_learner(*arguments, noise=noise, seed=next(seeds), **settings))
+        ]
 
 
 def _learn(
@@ -434,30 +439,30 @@ def _learn(
     engine: Engine = local,
 ) -> dict[str, Any]:
 
-    def learn(asked: ChannelDisclosure) -> dict[str, Any]:
-        asked.people, asked.progress = gates.people, progress
-        before = perf_counter()
+    def learn(disclosure: ChannelDisclosure) -> dict[str, Any]:
+        disclosure.people, disclosure.progress = gates.people, progress
+        started = perf_counter()
         metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
         try:
-            model.fit(asked)
+            model.fit(disclosure)
             if isinstance(model, PersonalLearner):
                 for client, shelf in gates.shelves.items():
                     with suppress(InputError):  # a client without a model is told of in the metrics
                         model.take_home(client, shelf)
-            metrics |= prepared.score(model, asked.schema)
+            metrics |= prepared.score(model, disclosure.schema)
             written(model)
             if asks_evaluation(next(iter(gates.gates.values())).policy):
-                metrics["evaluation"] = evaluated(model, asked)
-        except NobodyAnswered as silence:
-            metrics["stopped"] = str(silence)
+                metrics["evaluation"] = evaluated(model, disclosure)
+        except NobodyAnswered as no_answer:
+            metrics["stopped"] = str(no_answer)
         except Exception as error:
-            if not (foreign(type(model)) and asked.questions):
+            if not (foreign(type(model)) and disclosure.questions):
                 raise
             metrics["stopped"] = metrics[FAILED] = survived(error)  # as an attack's
         return metrics | {
-            "seconds": perf_counter() - before,
-            "questions": asked.questions,
-            "rounds": asked.rounds,
+            "seconds": perf_counter() - started,
+            "questions": disclosure.questions,
+            "rounds": disclosure.rounds,
             **prepared.facts(),
         }
 
@@ -497,13 +502,13 @@ def _names(study: Study) -> tuple[str, ...]:
     return clients.named(study.clients.count, study.clients.names)
 
 
-def _held_out(owners: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+def _held_out(owners: np.ndarray, fraction: float, rng: np.random.Generator) -> np.ndarray:
     """Mark a random fraction of each client's records, but leave each the minimum it needs."""
-    held = np.zeros(len(owners), dtype=bool)
+    mask = np.zeros(len(owners), dtype=bool)
     for name in dict.fromkeys(owners):
-        mine = rng.permutation(np.flatnonzero(owners == name))
-        held[mine[: max(0, min(round(share * len(mine)), len(mine) - clients.FEWEST))]] = True
-    return held
+        index = rng.permutation(np.flatnonzero(owners == name))
+        mask[index[: max(0, min(round(fraction * len(index)), len(index) - clients.FEWEST))]] = True
+    return mask
 
 
 def _by_coins(study: Study, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -516,18 +521,18 @@ def _by_coins(study: Study, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     it would not. Under replace-one it does not: a record in another's place may be dealt to another owner.
     """
     chosen, frame, person = study.clients, dataset.frame, study.data.individual
-    seeded = coins.table_keys(frame, f"study {study.seed}".encode(), person)
-    held = coins.held_out(seeded, study.data.test)
+    keys = coins.table_keys(frame, f"study {study.seed}".encode(), person)
+    held_out = coins.held_out(keys, study.data.test)
     if chosen.column is not None:
-        return clients.by_column(frame, chosen.column), held
+        return clients.by_column(frame, chosen.column), held_out
     names = _names(study)
-    shares = np.full(len(names), 1 / len(names))
+    fractions = np.full(len(names), 1 / len(names))
     if chosen.partition != "iid":
         group, number = _groups(dataset) if chosen.partition == "dirichlet" else (0, 1)
-        even = np.full(len(names), chosen.alpha)
-        shares = np.random.default_rng(0).dirichlet(even, number)[group]
-    fixed = coins.table_keys(frame, b"owners", person)
-    return clients.by_coins(coins.toss(fixed, "owner"), shares, names), held
+        alphas = np.full(len(names), chosen.alpha)
+        fractions = np.random.default_rng(0).dirichlet(alphas, number)[group]
+    owner_keys = coins.table_keys(frame, b"owners", person)
+    return clients.by_coins(coins.toss(owner_keys, "owner"), fractions, names), held_out
 
 
 def _groups(dataset: Dataset) -> tuple[np.ndarray, int]:
@@ -546,7 +551,7 @@ def _groups(dataset: Dataset) -> tuple[np.ndarray, int]:
     return np.asarray(tenths.astype(int)), GROUPS
 
 
-def _free(name: str, frame: pd.DataFrame) -> str:
+def _free_name(name: str, frame: pd.DataFrame) -> str:
     while name in frame.columns:
         name += "_"
     return name

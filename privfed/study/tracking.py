@@ -23,7 +23,7 @@ def mlflow() -> ModuleType:
     return installed  # type: ignore[no-any-return, unused-ignore]
 
 
-def log(cells: Sequence[Cell], held: Sweep, name: str) -> int:
+def log(cells: Sequence[Cell], store: Sweep, name: str) -> int:
     """Log finished cells that the experiment ``name`` does not hold; attacked later, they are logged anew.
 
     Factors and versions are parameters; figures that are numbers are metrics.
@@ -36,7 +36,7 @@ def log(cells: Sequence[Cell], held: Sweep, name: str) -> int:
     """
     tracker = mlflow()
     try:
-        return _log(tracker, cells, held, name)
+        return _log(tracker, cells, store, name)
     except tracker.MlflowException as error:
         raise InputError(
             f"--mlflow: {str(error).splitlines()[0][:200]}; check MLflow's own settings, such as "
@@ -44,15 +44,15 @@ def log(cells: Sequence[Cell], held: Sweep, name: str) -> int:
         ) from error
 
 
-def _log(tracker: ModuleType, cells: Sequence[Cell], held: Sweep, name: str) -> int:
+def _log(tracker: ModuleType, cells: Sequence[Cell], store: Sweep, name: str) -> int:
     tracker.set_experiment(name)
     known = {run.data.tags.get(KEY) for run in tracker.search_runs(output_format="list")}
     logged = 0
     for cell in cells:
-        state = held.state(cell)
+        state = store.state(cell)
         if state == "new" or (tag := f"{cell.key} {state}") in known:
             continue
-        params, figures = held.read(cell, PARAMS), held.read(cell, METRICS)
+        params, figures = store.read(cell, PARAMS), store.read(cell, METRICS)
         numbers = {k: float(v) for k, v in figures.items() if isinstance(v, int | float)}
         with tracker.start_run(run_name=cell.told()):
             tracker.set_tag(KEY, tag)

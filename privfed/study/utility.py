@@ -45,13 +45,13 @@ def utility(policy: Policy, schema: Schema) -> Utility | None:
     name = "laplace" if accountant.name == "pure" else "gaussian"
     guard = Guard.of(name, spend=spend)
 
-    def deviation(part: Part) -> float:
+    def std(part: Part) -> float:
         group = {"all": bounded_under(part, policy)}
         law = checked(mechanism_of(guard), group, spend).laws["all"]
         return law.std * float(part.grid)
 
-    count = deviation(Part(PartType.COUNTS, ("cell",), (1,), Sensitivity(Bound(1, 1))))
-    half = deviation(Part(PartType.SUMS, ("cell",), (1,), Sensitivity.of(int(1 / GRID)), GRID))
+    count = std(Part(PartType.COUNTS, ("cell",), (1,), Sensitivity(Bound(1, 1))))
+    half = std(Part(PartType.SUMS, ("cell",), (1,), Sensitivity.of(int(1 / GRID)), GRID))
     widths = {c.name: (c.bounds[1] - c.bounds[0]) / 2 for c in columns if c.numeric}
     return Utility(
         policy,
@@ -61,9 +61,9 @@ def utility(policy: Policy, schema: Schema) -> Utility | None:
     )
 
 
-def told(found: Utility | None, policy: Policy, schema: Schema, owners: int) -> str:
+def told(stds: Utility | None, policy: Policy, schema: Schema, owners: int) -> str:
     """Format what a budget leaves, one owner's figures and, if known, of all owners together."""
-    if found is None:
+    if stds is None:
         return f"{policy.name}: no budget, so no errors to state"
     sizes = "".join(f"{size:>12,}" for size in RECORDS)
     labels = {
@@ -75,15 +75,15 @@ def told(found: Utility | None, policy: Policy, schema: Schema, owners: int) -> 
     split = f"split equally over {1 + len(schema.columns)} queries"
     lines = [
         f"  the whole budget on counts and means alone, {split}: standard deviation of the noise at one owner",
-        f"    {'number of records':{wide}} {measured(found.count, 3):>12}",
+        f"    {'number of records':{wide}} {measured(stds.count, 3):>12}",
     ]
-    if found.shares:
-        lines.append(f"    number in a category of {', '.join(found.shares)}: the same")
+    if stds.shares:
+        lines.append(f"    number in a category of {', '.join(stds.shares)}: the same")
     if labels:
         lines.append(f"    {'mean over records:':{wide}} {sizes}")
     for name, label in labels.items():
-        errors = "".join(f"{measured(found.of_mean(name, size), 3):>12}" for size in RECORDS)
-        lines.append(f"    {label:{wide}} {errors}")
+        texts = "".join(f"{measured(stds.of_mean(name, size), 3):>12}" for size in RECORDS)
+        lines.append(f"    {label:{wide}} {texts}")
     if owners > 1:
         masked = policy.masked
         honest = 1 if masked is None else (masked.least or owners) - masked.colluding

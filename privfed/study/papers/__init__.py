@@ -96,26 +96,26 @@ def reproduce(
         InputError: there is no such table, its data are not at hand, or another table in their place cannot
             be learned from.
     """
-    chosen = find(name)
-    frames = {one: data.table(one, folder) for one in chosen.data[: 1 if quick else None]}
-    found = {one: data.digest(frame) for one, frame in frames.items()}
-    others = [one for one in found if found[one] != data.SETS[one].digest]
-    told = [
-        f"{one}: {len(frames[one])} rows, digest {digest[:16]}, "
-        + (f"NOT {MEASURED}" if one in others else "as in docs/results")
-        for one, digest in found.items()
+    entry = find(name)
+    frames = {item: data.table(item, folder) for item in entry.data[: 1 if quick else None]}
+    digests = {item: data.digest(frame) for item, frame in frames.items()}
+    others = [item for item in digests if digests[item] != data.SETS[item].digest]
+    lines = [
+        f"{item}: {len(frames[item])} rows, digest {digest[:16]}, "
+        + (f"NOT {MEASURED}" if item in others else "as in docs/results")
+        for item, digest in digests.items()
     ]
-    repetitions = min(chosen.repetitions, QUICK) if quick else chosen.repetitions
+    repetitions = min(entry.repetitions, QUICK) if quick else entry.repetitions
     if quick:
-        rows = ", and a few rows of the table" if chosen.few else ""
-        told.append(f"quick: {repetitions} of {chosen.repetitions} repetitions{rows}")
+        rows = ", and a few rows of the table" if entry.few else ""
+        lines.append(f"quick: {repetitions} of {entry.repetitions} repetitions{rows}")
     try:
-        return compared(chosen.run(frames, repetitions, **(chosen.few if quick else {}))), told
+        return compared(entry.run(frames, repetitions, **(entry.few if quick else {}))), lines
     except Exception as error:
         if not others:
             raise
-        why = error if isinstance(error, InputError) else type(error).__name__
+        reason = error if isinstance(error, InputError) else type(error).__name__
         raise InputError(
-            f"{', '.join(others)}: is NOT {MEASURED}, and cannot be rerun ({why}); get "
-            + "; ".join(data.SETS[one].origin for one in others)
+            f"{', '.join(others)}: is NOT {MEASURED}, and cannot be rerun ({reason}); get "
+            + "; ".join(data.SETS[item].origin for item in others)
         ) from error

@@ -51,15 +51,15 @@ def motions() -> pd.DataFrame:
     """BasicMotions as sktime has it: a line for each trajectory and step, and whether the motion is vigorous."""
     from sktime.datasets import load_basic_motions
 
-    signals, doing = load_basic_motions(return_type="numpy3d")
+    signals, labels = load_basic_motions(return_type="numpy3d")
     count, sensors, steps = signals.shape
     frame = pd.DataFrame(signals.transpose(0, 2, 1).reshape(-1, sensors)).add_prefix("x")
-    places = {
+    columns = {
         "trajectory": np.repeat(np.arange(count), steps),
         "step": np.tile(np.arange(steps), count),
     }
-    vigorous = np.isin(doing, ["running", "badminton"]).astype(int)
-    return frame.assign(**places, vigorous=np.repeat(vigorous, steps))
+    vigorous = np.isin(labels, ["running", "badminton"]).astype(int)
+    return frame.assign(**columns, vigorous=np.repeat(vigorous, steps))
 
 
 def digest(frame: pd.DataFrame) -> str:

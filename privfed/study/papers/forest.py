@@ -50,87 +50,91 @@ def methods(
     *, classes: bool, client_splits: bool = False, network: bool = True, depth: int = 10
 ) -> Methods:
     """What is compared, by name; each is built for a seed."""
-    kind, few = ("Classifier", "sqrt") if classes else ("Regressor", None)
-    own: Any = FedForestClassifier if classes else FedForestRegressor
+    kind, max_features = ("Classifier", "sqrt") if classes else ("Regressor", None)
+    forest: Any = FedForestClassifier if classes else FedForestRegressor
     central, local, histogram, averaged = (
         getattr(baselines, name + kind)
         for name in ("CentralForest", "LocalForest", "HistogramForest", "FedAvgNetwork")
     )
-    found: Methods = {
-        CENTRAL: lambda s: central(max_features=few, random_state=s, max_depth=depth),
-        OURS: lambda s: own(random_state=s, max_depth=depth),
-        "AvgImp": lambda s: own(random_state=s, max_depth=depth, gain_aggregation="average"),
-        "AvgImp, Top-L": lambda s: own(
+    builders: Methods = {
+        CENTRAL: lambda s: central(max_features=max_features, random_state=s, max_depth=depth),
+        OURS: lambda s: forest(random_state=s, max_depth=depth),
+        "AvgImp": lambda s: forest(random_state=s, max_depth=depth, gain_aggregation="average"),
+        "AvgImp, Top-L": lambda s: forest(
             random_state=s, max_depth=depth, gain_aggregation="average", top_k=5
         ),
-        "histogram": lambda s: histogram(max_features=few, random_state=s, max_depth=depth),
-        "ensemble": lambda s: local(max_features=few, random_state=s, max_depth=depth),
+        "histogram": lambda s: histogram(
+            max_features=max_features, random_state=s, max_depth=depth
+        ),
+        "ensemble": lambda s: local(max_features=max_features, random_state=s, max_depth=depth),
     }
     if client_splits:
-        found["FedForest, H"] = lambda s: own(random_state=s, max_depth=depth, client_splits=True)
-        found["AvgImp, H"] = lambda s: own(
+        builders["FedForest, H"] = lambda s: forest(
+            random_state=s, max_depth=depth, client_splits=True
+        )
+        builders["AvgImp, H"] = lambda s: forest(
             random_state=s, max_depth=depth, gain_aggregation="average", client_splits=True
         )
     if network:
-        found["FedAvg network"] = lambda s: averaged(random_state=s)
-    return found
+        builders["FedAvg network"] = lambda s: averaged(random_state=s)
+    return builders
 
 
 def score(
     model: Any, test: pd.DataFrame, target: str, kind: str, client: list[str] | None
 ) -> float:
     """Accuracy, R^2 or mean squared error on a table."""
-    ways = {} if client is None else {"client": client}
-    found, truth = model.predict(test.drop(columns=target), **ways), test[target].to_numpy()
+    options = {} if client is None else {"client": client}
+    predicted, truth = model.predict(test.drop(columns=target), **options), test[target].to_numpy()
     if kind == "accuracy":
-        return float(np.mean(found.astype(str) == truth.astype(str)))
-    error = float(np.mean((found - truth) ** 2))
+        return float(np.mean(predicted.astype(str) == truth.astype(str)))
+    error = float(np.mean((predicted - truth) ** 2))
     return error if kind == "mse" else 1 - error / float(np.var(truth))
 
 
 def compare(
-    train: pd.DataFrame, test: pd.DataFrame, schema: Schema, kind: str, made: Methods, seed: int
+    train: pd.DataFrame, test: pd.DataFrame, schema: Schema, kind: str, builders: Methods, seed: int
 ) -> dict[str, float]:
     """Every method's score; ``client`` is a column of both tables, known at prediction."""
     assert schema.target is not None
     target = schema.target.name
     federation = UngatedDisclosure.from_frame(train, schema, "client")
     rows, clients = test.drop(columns="client"), test["client"].astype(str).tolist()
-    found = {}
-    for name, build in made.items():
+    scores = {}
+    for name, build in builders.items():
         model = build(seed).fit(federation)
         known = clients if name.endswith(", H") else None
-        found[name] = score(model, rows, target, kind, known)
+        scores[name] = score(model, rows, target, kind, known)
         if name == "ensemble":
-            each = model.models_
-            own = {c: train["client"].astype(str).eq(c) for c in each}
-            alone = [score(model, rows, target, kind, [c] * len(rows)) for c in own]
-            found["local"] = float(np.mean(alone))
-    return found
+            models = model.models_
+            masks = {c: train["client"].astype(str).eq(c) for c in models}
+            local_scores = [score(model, rows, target, kind, [c] * len(rows)) for c in masks]
+            scores["local"] = float(np.mean(local_scores))
+    return scores
 
 
 def divided(
     frame: pd.DataFrame, alpha: float, clients: int, rng: np.random.Generator
 ) -> np.ndarray:
     """A client for each record, by its place along the first principal component."""
-    numbers = pd.get_dummies(frame.iloc[:, :-1]).to_numpy(dtype=float)
-    scaled = (numbers - numbers.mean(axis=0)) / np.maximum(numbers.std(axis=0), 1e-12)
-    along = scaled @ np.linalg.svd(scaled, full_matrices=False)[2][0]
-    group = np.argsort(np.argsort(along)) * GROUPS // len(frame)
-    shares = rng.dirichlet([alpha] * clients, GROUPS)
-    return np.array([rng.choice(clients, p=shares[own]) for own in group])
+    encoded = pd.get_dummies(frame.iloc[:, :-1]).to_numpy(dtype=float)
+    scaled = (encoded - encoded.mean(axis=0)) / np.maximum(encoded.std(axis=0), 1e-12)
+    projection = scaled @ np.linalg.svd(scaled, full_matrices=False)[2][0]
+    group = np.argsort(np.argsort(projection)) * GROUPS // len(frame)
+    fractions = rng.dirichlet([alpha] * clients, GROUPS)
+    return np.array([rng.choice(clients, p=fractions[index]) for index in group])
 
 
 def prepared(name: str, frame: pd.DataFrame) -> tuple[pd.DataFrame, Schema]:
     """A set without missing values, and a schema of its bounds; the last column is the target."""
-    kept = frame.dropna().drop(columns=[c for c in OTHER_FORMS.get(name, ()) if c in frame])
-    return kept, Schema.infer(kept, str(kept.columns[-1]))
+    complete = frame.dropna().drop(columns=[c for c in OTHER_FORMS.get(name, ()) if c in frame])
+    return complete, Schema.infer(complete, str(complete.columns[-1]))
 
 
 def halves(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows to learn from and those held out."""
-    held = rng.random(len(frame)) < HELD_OUT
-    return frame[~held], frame[held]
+    held_out = rng.random(len(frame)) < HELD_OUT
+    return frame[~held_out], frame[held_out]
 
 
 def public(
@@ -138,16 +142,16 @@ def public(
 ) -> Iterator[Scores]:
     """Table 2, by set and Dirichlet alpha; ``wanted``: only these methods."""
     for name, frame in data.items():
-        kept, schema = prepared(name, frame)
-        made = methods(classes=SETS[name])
-        made = {way: made[way] for way in wanted or made}
+        complete, schema = prepared(name, frame)
+        builders = methods(classes=SETS[name])
+        builders = {method: builders[method] for method in wanted or builders}
         for alpha in (10.0, 1.0, 0.1):
             for seed in repeated(range(seeds), f"{name}, alpha {alpha:g}"):
                 rng = np.random.default_rng(seed)
-                owned = kept.assign(client=divided(kept, alpha, CLIENTS, rng))
+                assigned = complete.assign(client=divided(complete, alpha, CLIENTS, rng))
                 kind = "accuracy" if SETS[name] else "R^2"
-                found = compare(*halves(owned, rng), schema, kind, made, seed)
-                yield f"{name}, {alpha:g}", found
+                scores = compare(*halves(assigned, rng), schema, kind, builders, seed)
+                yield f"{name}, {alpha:g}", scores
 
 
 def fragmented(
@@ -159,16 +163,16 @@ def fragmented(
         for seed in repeated(range(seeds), f"K = {clients}"):
             rng = np.random.default_rng(seed)
             train, test = halves(frame.assign(client=rng.integers(0, clients, len(frame))), rng)
-            made = methods(classes=True, network=False)
-            yield f"K = {clients}", compare(train, test, schema, "accuracy", made, seed)
+            builders = methods(classes=True, network=False)
+            yield f"K = {clients}", compare(train, test, schema, "accuracy", builders, seed)
 
 
 def ground_truth(features: int) -> DecisionTreeRegressor:
     """A tree of steps, waves and an interaction (after the paper, Appendix F)."""
     rng = np.random.default_rng(12345)
-    x = rng.uniform(-4, 4, (20_000, features))
-    y = 2.0 * (x[:, 0] > 0) + np.sin(2 * x[:, 1]) + 1.5 * (x[:, 2] > 1) * (x[:, 3] < 0)
-    return DecisionTreeRegressor(max_depth=8, random_state=0).fit(x, y)
+    X = rng.uniform(-4, 4, (20_000, features))
+    y = 2.0 * (X[:, 0] > 0) + np.sin(2 * X[:, 1]) + 1.5 * (X[:, 2] > 1) * (X[:, 3] < 0)
+    return DecisionTreeRegressor(max_depth=8, random_state=0).fit(X, y)
 
 
 def simulated(
@@ -181,12 +185,12 @@ def simulated(
     """
     rng = np.random.default_rng(seed)
     client = np.repeat(np.arange(CLIENTS), records)
-    middle = np.linspace(-spread, spread, CLIENTS + 1)[client]
-    x = rng.normal(size=(len(client), features)) * within
-    x[:, 0] += middle
-    y = ground_truth(features).predict(np.clip(x, -4, 4)) + rng.normal(0, 0.5, len(client))
+    center = np.linspace(-spread, spread, CLIENTS + 1)[client]
+    X = rng.normal(size=(len(client), features)) * within
+    X[:, 0] += center
+    y = ground_truth(features).predict(np.clip(X, -4, 4)) + rng.normal(0, 0.5, len(client))
     y += np.linspace(-offset, offset, CLIENTS)[client]
-    return pd.DataFrame(x, columns=names(features)).assign(y=y, client=client.astype(str))
+    return pd.DataFrame(X, columns=names(features)).assign(y=y, client=client.astype(str))
 
 
 def names(features: int) -> list[str]:
@@ -216,8 +220,8 @@ def simulations(
     for name in regimes:
         for seed in repeated(range(seeds), name):
             train, test = (simulated(seed + add, **REGIMES[name]) for add in (0, 1000))
-            made = methods(classes=False, client_splits=True, network=False)
-            yield name, compare(train, test, schema_of(6), "mse", made, seed)
+            builders = methods(classes=False, client_splits=True, network=False)
+            yield name, compare(train, test, schema_of(6), "mse", builders, seed)
 
 
 def outliers(
@@ -226,27 +230,27 @@ def outliers(
     shares: Sequence[float] = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2),
 ) -> Iterator[Scores]:
     """Table 7: feature vectors of 0 to 20 % of the records times ten (Appendix F.3)."""
-    for share in shares:
-        for seed in repeated(range(seeds), f"{100 * share:g} % outliers"):
+    for fraction in shares:
+        for seed in repeated(range(seeds), f"{100 * fraction:g} % outliers"):
             train, test = (simulated(seed + add, **REGIMES["alike"]) for add in (0, 1000))
-            far = np.random.default_rng(seed).random(len(train)) < share
-            train.loc[far, names(6)] *= 10
-            made = methods(classes=False, network=False)
-            found = compare(train, test, schema_of(6), "mse", made, seed)
-            coarse = {FIXED: made["histogram"]}
-            seen = compare(*binned(train, test), schema_of(6), "mse", coarse, seed)
-            yield f"{share:.0%}", found | seen
+            outlying = np.random.default_rng(seed).random(len(train)) < fraction
+            train.loc[outlying, names(6)] *= 10
+            builders = methods(classes=False, network=False)
+            scores = compare(train, test, schema_of(6), "mse", builders, seed)
+            coarse = {FIXED: builders["histogram"]}
+            fixed = compare(*binned(train, test), schema_of(6), "mse", coarse, seed)
+            yield f"{fraction:.0%}", scores | fixed
 
 
 def binned(train: pd.DataFrame, test: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Every feature as the middle of one of ten equal bins between all clients' extremes."""
-    both = train.copy(), test.copy()
+    tables = train.copy(), test.copy()
     for name in train.columns.drop(["y", "client"]):
         edges = np.linspace(train[name].min(), train[name].max(), 11)
-        middles = (edges[:-1] + edges[1:]) / 2
-        for table in both:
-            table[name] = middles[np.searchsorted(edges[1:-1], table[name], side="right")]
-    return both
+        centers = (edges[:-1] + edges[1:]) / 2
+        for table in tables:
+            table[name] = centers[np.searchsorted(edges[1:-1], table[name], side="right")]
+    return tables
 
 
 def shifts(
@@ -260,35 +264,35 @@ def shifts(
     compared = (CENTRAL, OURS, f"{OURS}, H", "AvgImp", "AvgImp, H")
     for name in kinds:
         for depth, distances in ((3, (0.0, 1.0, 2.5, 5.0)), (10, (5.0,))):
-            made = methods(classes=False, client_splits=True, network=False, depth=depth)
-            made = {way: made[way] for way in compared}
+            builders = methods(classes=False, client_splits=True, network=False, depth=depth)
+            builders = {method: builders[method] for method in compared}
             for shift in distances:
                 setting = f"{name}, depth {depth}, shift {shift:g}"
                 for seed in repeated(range(seeds), setting):
                     train, test = (pair(name, shift, seed + add) for add in (0, 1000))
-                    yield setting, compare(train, test, schema_of(NOISY), "mse", made, seed)
+                    yield setting, compare(train, test, schema_of(NOISY), "mse", builders, seed)
 
 
 def pair(name: str, shift: float, seed: int) -> pd.DataFrame:
     """Two clients at -shift and shift along the first of ten features, which alone matters."""
     rng = np.random.default_rng(seed)
     client = np.repeat([0, 1], 500)
-    x = rng.normal(size=(1000, NOISY))
-    x[:, 0] += np.where(client == 0, -shift, shift)
-    y = (x[:, 0] > 0) * 2.0 if name == "disjoint" else x[:, 0]
+    X = rng.normal(size=(1000, NOISY))
+    X[:, 0] += np.where(client == 0, -shift, shift)
+    y = (X[:, 0] > 0) * 2.0 if name == "disjoint" else X[:, 0]
     y = y + rng.normal(0, 0.5, 1000)
-    return pd.DataFrame(x, columns=names(NOISY)).assign(y=y, client=client.astype(str))
+    return pd.DataFrame(X, columns=names(NOISY)).assign(y=y, client=client.astype(str))
 
 
 def collected(settings: Iterator[Scores]) -> Iterator[Measured]:
     """Each method's scores by setting, and FedForest's less the centralized forest's on the same records."""
     rows: dict[str, list[dict[str, float]]] = {}
-    for setting, found in settings:
-        rows.setdefault(setting, []).append(found)
-    for setting, each in rows.items():
-        for name in each[0]:
-            yield Measured(setting, name, None, [one[name] for one in each])
-        paired = [one[OURS] - one[CENTRAL] for one in each]
+    for setting, scores in settings:
+        rows.setdefault(setting, []).append(scores)
+    for setting, runs in rows.items():
+        for name in runs[0]:
+            yield Measured(setting, name, None, [run[name] for run in runs])
+        paired = [run[OURS] - run[CENTRAL] for run in runs]
         yield Measured(setting, f"{OURS} less {CENTRAL}", None, paired)
 
 

@@ -113,15 +113,15 @@ def binned(
     for feature in np.flatnonzero(numeric):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cut = KBinsDiscretizer(
+            binner = KBinsDiscretizer(
                 5, encode="ordinal", strategy="quantile", quantile_method="averaged_inverted_cdf"
             ).fit(train[:, [feature]])
-            if len(cut.bin_edges_[0]) < 3:
-                cut = KBinsDiscretizer(2, encode="ordinal", strategy="uniform").fit(
+            if len(binner.bin_edges_[0]) < 3:
+                binner = KBinsDiscretizer(2, encode="ordinal", strategy="uniform").fit(
                     train[:, [feature]]
                 )
-        train[:, feature] = cut.transform(train[:, [feature]])[:, 0]
-        test[:, feature] = cut.transform(test[:, [feature]])[:, 0]
+        train[:, feature] = binner.transform(train[:, [feature]])[:, 0]
+        test[:, feature] = binner.transform(test[:, [feature]])[:, 0]
     return train, test
 
 
@@ -149,46 +149,50 @@ def prepared(
         rows: most records; none for all.
     """
     rng = np.random.default_rng(seed)
-    x, y, numeric = encoded(name, frame)
+    X, y, numeric = encoded(name, frame)
     classify = name not in NUMBERS
     if classify and balanced and y.max() == 1:
-        least = int(np.bincount(y).min())
-        kept = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:least] for c in (0, 1)])
-        x, y = x[kept], y[kept]
+        smallest = int(np.bincount(y).min())
+        subset = np.concatenate(
+            [rng.permutation(np.flatnonzero(y == c))[:smallest] for c in (0, 1)]
+        )
+        X, y = X[subset], y[subset]
     order = rng.permutation(len(y))[:rows]
     test, train = order[: len(order) // 10], order[len(order) // 10 :]
-    train_x, test_x = x[train], x[test]
+    train_x, test_x = X[train], X[test]
     if classify and bins:
         train_x, test_x = binned(train_x, test_x, numeric)
     owner = np.arange(len(train)) % clients
     if alpha is not None:
         for label in np.unique(y):
-            here = np.flatnonzero(y[train] == label)
-            owner[here] = rng.choice(clients, len(here), p=rng.dirichlet([alpha] * clients))
+            positions = np.flatnonzero(y[train] == label)
+            owner[positions] = rng.choice(
+                clients, len(positions), p=rng.dirichlet([alpha] * clients)
+            )
     lower, upper = x_bounds(train_x)
-    columns = [Column(f"x{n}", "number", lower[n], upper[n]) for n in range(x.shape[1])]
+    columns = [Column(f"x{n}", "number", lower[n], upper[n]) for n in range(X.shape[1])]
     target = (
         Column("y", "category", categories=tuple(f"c{c}" for c in range(int(y.max()) + 1)))
         if classify
         else Column("y", "number", float(y.min()), float(y.max()))
     )
-    own = {
+    parts = {
         f"{k:02d}": (train_x[owner == k], y[train][owner == k].astype(float))
         for k in range(clients)
     }
-    kept_clients = {name_: pair for name_, pair in own.items() if len(pair[1]) >= 10}
+    kept_clients = {name_: pair for name_, pair in parts.items() if len(pair[1]) >= 10}
     return Prepared(kept_clients, test_x, y[test], Schema(tuple(columns), target))
 
 
-def x_bounds(x: np.ndarray) -> tuple[list[float], list[float]]:
+def x_bounds(X: np.ndarray) -> tuple[list[float], list[float]]:
     """Least and greatest value of each feature, apart where they are equal."""
-    low, high = x.min(axis=0), x.max(axis=0)
+    low, high = X.min(axis=0), X.max(axis=0)
     return low.tolist(), np.where(high > low, high, low + 1).tolist()
 
 
 def federation(data: Prepared, kind: type[Kind]) -> Kind:
     """The clients without gates; fits and scores are exact."""
-    return kind({name: Records(data.schema, x, y) for name, (x, y) in data.clients.items()})
+    return kind({name: Records(data.schema, X, y) for name, (X, y) in data.clients.items()})
 
 
 def fitted(learner: FederatedLearner, data: Prepared) -> FederatedLearner:
@@ -200,16 +204,16 @@ def fitted(learner: FederatedLearner, data: Prepared) -> FederatedLearner:
 
 def score(learner: FederatedLearner, data: Prepared) -> np.ndarray:
     """Each client's macro F1, or mean squared error, on the common test set."""
-    found = []
+    scores = []
     for name in data.clients:
-        own: dict[str, Any] = {"client": name} if isinstance(learner, PersonalLearner) else {}
-        said = learner.predict(data.test_x, **own)
+        options: dict[str, Any] = {"client": name} if isinstance(learner, PersonalLearner) else {}
+        predicted = learner.predict(data.test_x, **options)
         if data.classify:
             true = [f"c{c}" for c in data.test_y]
-            found.append(f1_score(true, said, average="macro", zero_division=0))
+            scores.append(f1_score(true, predicted, average="macro", zero_division=0))
         else:
-            found.append(float(np.mean((said - data.test_y) ** 2)))
-    return np.array(found)
+            scores.append(float(np.mean((predicted - data.test_y) ** 2)))
+    return np.array(scores)
 
 
 def nodes(learner: FederatedLearner, data: Prepared) -> float:
@@ -227,8 +231,8 @@ def truex(
     """The IBM tree of some clients through gates, epsilon 1, with or without the noise of a secure sum."""
     frames = []
     for name in active:
-        x, y = data.clients[name]
-        frame = pd.DataFrame(x, columns=list(data.schema.names))
+        X, y = data.clients[name]
+        frame = pd.DataFrame(X, columns=list(data.schema.names))
         frames.append(frame.assign(y=[f"c{int(c)}" for c in y], client=name))
     learner = TruexTreeClassifier(max_depth=depth)
     gates = LocalDisclosure.from_frame(
@@ -254,8 +258,8 @@ def searched(
         scoring = Scoring(data.classify, changes.get("fitness", "share"), bounded=bounded)
         scoring = replace(scoring, held=learner.scored_on_)
         assert learner.candidates_ is not None
-        for name, (own, refit) in choices.items():
-            clients.ask(KeepBest(learner.candidates_, scoring, Choice(own, refit)))
+        for name, (own_tree, refit) in choices.items():
+            clients.ask(KeepBest(learner.candidates_, scoring, Choice(own_tree, refit)))
             yield name, at_home(learner, clients)
 
 
@@ -286,14 +290,14 @@ def fitted_all(
         yield "IBM, secure sum", truex(data, active)
 
 
-def edit_distance(one: Sequence[int], other: Sequence[int]) -> float:
+def edit_distance(first: Sequence[int], second: Sequence[int]) -> float:
     """Least insertions, deletions and exchanges from one list to the other, over the longer's length."""
-    steps = np.arange(len(other) + 1)
+    steps = np.arange(len(second) + 1)
     row = steps.copy()
-    for count, item in enumerate(one, 1):
-        moved = np.minimum(row[1:] + 1, row[:-1] + (np.asarray(other) != item))
-        row = np.minimum.accumulate(np.concatenate([[count], moved]) - steps) + steps
-    return float(row[-1]) / max(len(one), len(other), 1)
+    for count, item in enumerate(first, 1):
+        candidates = np.minimum(row[1:] + 1, row[:-1] + (np.asarray(second) != item))
+        row = np.minimum.accumulate(np.concatenate([[count], candidates]) - steps) + steps
+    return float(row[-1]) / max(len(first), len(second), 1)
 
 
 def distance(learner: FederatedLearner, data: Prepared) -> float:
@@ -306,31 +310,31 @@ def distance(learner: FederatedLearner, data: Prepared) -> float:
         return float("nan")
     assert learner.candidates_ is not None
     classes = len(data.schema.target.categories) if data.classify and data.schema.target else 0
-    found = []
-    for name, (x, y) in data.clients.items():
-        start = local.structure(x, y, classes, learner.candidates_.depth)
+    distances = []
+    for name, (X, y) in data.clients.items():
+        initial = local.structure(X, y, classes, learner.candidates_.depth)
         tree = learner.at_home(name).tree.feature
-        found.append(edit_distance(start[start != NIL].tolist(), tree[tree >= 0].tolist()))
-    return float(np.mean(found))
+        distances.append(edit_distance(initial[initial != NIL].tolist(), tree[tree >= 0].tolist()))
+    return float(np.mean(distances))
 
 
 def measured(
     data: Prepared, participation: float, seed: int, searches: Searches = PAPERS_WAY
 ) -> list[dict[str, Any]]:
     """All learners on one split: score, nodes, gain, clients that gain, and edit distance."""
-    own = fitted(LocalTreeClassifier() if data.classify else LocalTreeRegressor(), data)
-    base = score(own, data)
-    rows = [{"learner": "local", "score": base.mean(), "nodes": nodes(own, data)}]
+    local_tree = fitted(LocalTreeClassifier() if data.classify else LocalTreeRegressor(), data)
+    base = score(local_tree, data)
+    rows = [{"learner": "local", "score": base.mean(), "nodes": nodes(local_tree, data)}]
     for name, learner in fitted_all(data, participation, seed, searches):
-        each = score(learner, data)
-        better = each > base if data.classify else each < base
+        scores = score(learner, data)
+        improved = scores > base if data.classify else scores < base
         rows.append(
             {
                 "learner": name,
-                "score": each.mean(),
+                "score": scores.mean(),
                 "nodes": nodes(learner, data),
-                "gain": 100 * float(np.mean(each / base - 1)),
-                "share": 100 * better.mean(),
+                "gain": 100 * float(np.mean(scores / base - 1)),
+                "share": 100 * improved.mean(),
                 "distance": distance(learner, data),
             }
         )
@@ -360,15 +364,15 @@ def table(
     """
 
     def run(data: Mapping[str, pd.DataFrame], splits: int) -> Iterator[Measured]:
-        named = {name: file for name, file in NUMBERS.items() if numbers and file in data}
-        named = named or {name: name for name in data}
+        files = {name: file for name, file in NUMBERS.items() if numbers and file in data}
+        files = files or {name: name for name in data}
         for count, active in settings:
             rows = []
-            cells = list(product(named, range(FIRST, FIRST + splits)))
+            cells = list(product(files, range(FIRST, FIRST + splits)))
             for name, split in repeated(cells, f"{count} clients, {100 * active:g} % active"):
-                drawn = prepared(data[named[name]], name, split, count, None)
-                found = measured(drawn, active, split)
-                rows += [{"set": name, "split": split, **row} for row in found]
+                sample = prepared(data[files[name]], name, split, count, None)
+                results = measured(sample, active, split)
+                rows += [{"set": name, "split": split, **row} for row in results]
             setting = f", {count} clients, {100 * active:g} % active" * (len(settings) > 1)
             yield from told(pd.DataFrame(rows), figures, setting)
 
@@ -377,9 +381,9 @@ def table(
 
 def told(rows: pd.DataFrame, figures: Sequence[str], setting: str) -> Iterator[Measured]:
     """The figures of each set over splits, and of their mean."""
-    for name, own, single in by_set(rows):
-        for figure, learner in ((f, one) for f in figures for one in TOLD[f][1]):
-            values = own[own["learner"] == learner].groupby("split")[figure].mean().dropna()
+    for name, part, single in by_set(rows):
+        for figure, learner in ((f, label) for f in figures for label in TOLD[f][1]):
+            values = part[part["learner"] == learner].groupby("split")[figure].mean().dropna()
             if len(values):
                 paper = None if single or setting else PAPER.get((learner, figure))
                 column = f"{learner}: {TOLD[figure][0]}"
@@ -402,31 +406,34 @@ def depths(data: Mapping[str, pd.DataFrame], splits: int) -> Iterator[Measured]:
     """
     rows, cells = [], list(product(data, range(FIRST, FIRST + splits)))
     for name, split in repeated(cells, "depths of IBM trees"):
-        drawn = prepared(data[name], name, split, CLIENTS, None)
-        base = score(fitted(LocalTreeClassifier(), drawn), drawn)
-        rng, known, own = np.random.default_rng(split), range(2, DEEPEST + 1), []
-        assert drawn.schema.target is not None
-        classes = len(drawn.schema.target.categories)
-        for x, y in drawn.clients.values():
+        sample = prepared(data[name], name, split, CLIENTS, None)
+        base = score(fitted(LocalTreeClassifier(), sample), sample)
+        rng, candidates, local_depths = np.random.default_rng(split), range(2, DEEPEST + 1), []
+        assert sample.schema.target is not None
+        classes = len(sample.schema.target.categories)
+        for X, y in sample.clients.values():
             parts = local.folds(rng.permutation(len(y)), 5)
-            own.append(local.best_depth(local.depth_scores(x, y, classes, parts, known), known))
-        chosen = {"half of the features": max(1, len(drawn.schema.names) // 2)}
-        chosen["median of the clients'"] = int(np.median(own))
+            local_depths.append(
+                local.best_depth(local.depth_scores(X, y, classes, parts, candidates), candidates)
+            )
+        chosen = {"half of the features": max(1, len(sample.schema.names) // 2)}
+        chosen["median of the clients'"] = int(np.median(local_depths))
         gains = {
             depth: 100
             * float(
-                np.mean(score(truex(drawn, list(drawn.clients), depth=depth), drawn) / base - 1)
+                np.mean(score(truex(sample, list(sample.clients), depth=depth), sample) / base - 1)
             )
             for depth in {*TRIED, *chosen.values()}
         }
-        found = {way: gains[depth] for way, depth in chosen.items()} | {
+        results = {choice: gains[depth] for choice, depth in chosen.items()} | {
             "tuned": max(gains.values())
         }
         rows += [
-            {"set": name, "split": split, "way": way, "gain": gain} for way, gain in found.items()
+            {"set": name, "split": split, "way": choice, "gain": gain}
+            for choice, gain in results.items()
         ]
-    for name, shown, single in by_set(pd.DataFrame(rows)):
-        for way, paper in DEPTHS.items():
-            values = shown[shown["way"] == way].groupby("split")["gain"].mean().tolist()
-            figure = f"{way}: gain over own trees, %"
+    for name, part, single in by_set(pd.DataFrame(rows)):
+        for choice, paper in DEPTHS.items():
+            values = part[part["way"] == choice].groupby("split")["gain"].mean().tolist()
+            figure = f"{choice}: gain over own trees, %"
             yield Measured(name, figure, None if single else paper, values)

@@ -84,16 +84,16 @@ class Learned:
         variables = self.signals.shape[2]
         names = tuple((f"x{i}", -BOUND, BOUND) for i in range(variables))
         grammar = Grammar(names, most_operators=2, horizon=self.signals.shape[1] - 1)
-        own, rng = self.order[len(self.held) :], np.random.default_rng(SEED)
-        classes = [own[self.labels[own] == label] for label in (True, False)]
+        training, rng = self.order[len(self.held) :], np.random.default_rng(SEED)
+        classes = [training[self.labels[training] == label] for label in (True, False)]
         rules = {}
         for person in range(PEOPLE):
-            mine = np.concatenate([rng.choice(one, EACH // 2, replace=False) for one in classes])
+            index = np.concatenate([rng.choice(item, EACH // 2, replace=False) for item in classes])
             learner = GeneticRules(
                 grammar, rules=8, population=10, generations=2, seed=10**6 * SEED + person
             )
-            found = learner.learn(self.signals[mine], self.labels[mine])
-            rules[f"{person:05d}"] = [one.rule for one in found]
+            learned = learner.learn(self.signals[index], self.labels[index])
+            rules[f"{person:05d}"] = [item.rule for item in learned]
         return RuleIndex.of(rules, grammar)
 
     def worth(self, rules: PopulationRules) -> dict[str, float]:
@@ -109,19 +109,19 @@ class Learned:
         book, rules = self.book, []
         for structure, holders in self.valid(nu).items():
             ranges = np.array(book.grammar.ranges(structure))
-            held = book.parameters(structure, len(ranges))[:, book.answers(structure)]
-            values = ranges[:, 0] + np.median(held, axis=1) * (ranges[:, 1] - ranges[:, 0])
+            parameters = book.parameters(structure, len(ranges))[:, book.answers(structure)]
+            values = ranges[:, 0] + np.median(parameters, axis=1) * (ranges[:, 1] - ranges[:, 0])
             rule = book.grammar.formula(structure, values.tolist())
             rules.append(WeightedRule(rule, holders / book.people))
         return PopulationRules(tuple(rules), book.grammar.names)
 
     def searched(self, protocol: str, epsilon: int, nu: float, seed: int) -> dict[str, float]:
         """Coverage and precision of one search, and what its rules are worth."""
-        strategy, own = PROTOCOLS.get(protocol, ("levels", {}))
+        strategy, options = PROTOCOLS.get(protocol, ("levels", {}))
         total, grammar = Fraction(epsilon), self.book.grammar
         model = RuleSearch(
             strategy, epsilon=total * 3 / 4, parameter_epsilon=total / 4, min_support=nu, random_state=seed,
-            max_operators=grammar.most_operators, horizon=grammar.horizon, **own,
+            max_operators=grammar.most_operators, horizon=grammar.horizon, **options,
         )  # fmt: skip
         try:
             model.fit(CohortDisclosure.of(self.book, model.private(total), seed=seed + 1))
@@ -129,8 +129,8 @@ class Learned:
             if "too small" not in str(error):
                 raise
             model.found_, model.rules_ = [], PopulationRules((), grammar.names)
-        right, precise = coverage([one.structure for one in model.found_], self.valid(nu))
-        return {"coverage": right, "precision": precise, **self.worth(model.rules_)}
+        covered, precision = coverage([rule.structure for rule in model.found_], self.valid(nu))
+        return {"coverage": covered, "precision": precision, **self.worth(model.rules_)}
 
 
 #: What is told of a search, in words.
@@ -157,12 +157,12 @@ def table(
 
     def run(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]:
         learned = Learned.of(data[SET])
-        for place, (protocol, epsilon, nu) in cells():
-            searches = repeated(range(runs), f"{protocol}, {place}")
+        for setting, (protocol, epsilon, nu) in cells():
+            searches = repeated(range(runs), f"{protocol}, {setting}")
             rows = pd.DataFrame([learned.searched(protocol, epsilon, nu, run) for run in searches])
             for score, words in TOLD.items():
                 if len(values := rows[score].dropna()):
-                    yield Measured(f"{protocol}, {place}", words, None, values.tolist())
+                    yield Measured(f"{protocol}, {setting}", words, None, values.tolist())
         for nu in reference:
             for score, value in learned.worth(learned.every_rule(nu)).items():
                 yield Measured(f"{ALL}, nu {nu:g}", TOLD[score], None, [value])

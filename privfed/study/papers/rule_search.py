@@ -91,8 +91,8 @@ def search(
         constant = math.sqrt(2) if method == "uct-sqrt2" else UCT_CONSTANT
         return TreeSearch(asking, Adaptive(exploration), constant, seed=seed).run()
     if method.startswith("adaptive"):
-        wide = int(method[8:])
-        settings = SearchSettings(spread=wide, expected=EXPECTED[wide])
+        width = int(method[8:])
+        settings = SearchSettings(spread=width, expected=EXPECTED[width])
         return BestFirst(asking, exploration, epsilon, settings).run()
     return LevelSearch(asking, LevelPlan(epsilon, nu, levels, most=MOST)).run()
 
@@ -115,22 +115,25 @@ def cell(
     truths: Truths, profile: str, method: str, epsilon: float, nu: float, theta: float, seed: int
 ) -> tuple[dict[str, Any], CohortSession | RuleSearch]:
     """Run one search: its factors and scores, and what asked."""
-    begun = time.perf_counter()
-    asked: CohortSession | RuleSearch
+    started = time.perf_counter()
+    searcher: CohortSession | RuleSearch
     if method in ("parts", "sampled"):
-        asked = through_a_gate(truths.book, method, epsilon, seed)
-        found, steps = asked.found_, asked.steps_
+        searcher = through_a_gate(truths.book, method, epsilon, seed)
+        rules, steps = searcher.found_, searcher.steps_
     else:
         budget = Fraction(epsilon)
-        asked = SimulatedAsking(truths, budget, seed + 1)
-        found = search(asked, method, budget, nu, theta, seed, LEVELS[profile])
-        steps = asked.steps
-    right, precise = coverage([one.structure for one in found], valid(truths.book, nu))
+        searcher = SimulatedAsking(truths, budget, seed + 1)
+        rules = search(searcher, method, budget, nu, theta, seed, LEVELS[profile])
+        steps = searcher.steps
+    covered, precision = coverage([rule.structure for rule in rules], valid(truths.book, nu))
     row = {"profile": profile, "method": method, "epsilon": epsilon, "nu": nu, "theta": theta}
-    row |= {"run": seed, "coverage": right, "precision": precise if found else np.nan}
-    row |= {"f1": 2 * right * precise / (right + precise) if right else 0.0, "found": len(found)}
-    row |= {"questions": len(steps), "seconds": round(time.perf_counter() - begun, 2)}
-    return row, asked
+    row |= {"run": seed, "coverage": covered, "precision": precision if rules else np.nan}
+    row |= {
+        "f1": 2 * covered * precision / (covered + precision) if covered else 0.0,
+        "found": len(rules),
+    }
+    row |= {"questions": len(steps), "seconds": round(time.perf_counter() - started, 2)}
+    return row, searcher
 
 
 def grid(
@@ -160,14 +163,14 @@ def table(figure: str) -> Callable[[Mapping[str, pd.DataFrame], int], Iterator[M
     def run(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]:
         truths = population(PROFILE, POPULATION)
         for method, epsilon, nu, theta in grid(figure, REDUCED):
-            asked = (truths, PROFILE, method, epsilon, nu, theta)
+            arguments = (truths, PROFILE, method, epsilon, nu, theta)
             searches = repeated(range(runs), LABELS[method])
-            rows = pd.DataFrame([cell(*asked, seed)[0] for seed in searches])
-            along = rows[figure].iloc[0]
+            rows = pd.DataFrame([cell(*arguments, seed)[0] for seed in searches])
+            value = rows[figure].iloc[0]
             for score in ("coverage", "precision"):
-                if len(found := rows[score].dropna()):
-                    row = f"{LABELS[method]}, {figure} {along:,g}"
-                    yield Measured(row, score, None, found.tolist())
+                if len(values := rows[score].dropna()):
+                    row = f"{LABELS[method]}, {figure} {value:,g}"
+                    yield Measured(row, score, None, values.tolist())
 
     return run
 
@@ -176,19 +179,19 @@ def questions(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]
     """Figure 7: what a question costs in a search of :data:`FIXED` nats, and how many there are."""
     truths = population(PROFILE, POPULATION)
     for method in EVERYBODY:
-        told: dict[str, list[float]] = {}
+        by_name: dict[str, list[float]] = {}
         for seed in repeated(range(runs), LABELS[method]):
-            _, asked = cell(truths, PROFILE, method, FIXED["adaptive1000"], 0.01, 0.05, seed)
-            assert isinstance(asked, CohortSession)
-            spent = np.array([float(step.epsilon) for step in asked.steps])
-            least, middle, most = np.quantile(spent, [0, 0.5, 1]) if len(spent) else (0, 0, 0)
-            found = {
+            _, session = cell(truths, PROFILE, method, FIXED["adaptive1000"], 0.01, 0.05, seed)
+            assert isinstance(session, CohortSession)
+            spent = np.array([float(step.epsilon) for step in session.steps])
+            minimum, median, maximum = np.quantile(spent, [0, 0.5, 1]) if len(spent) else (0, 0, 0)
+            statistics = {
                 "questions": len(spent),
-                "least epsilon": least,
-                "median": middle,
-                "most": most,
+                "least epsilon": minimum,
+                "median": median,
+                "most": maximum,
             }
-            for name, value in found.items():
-                told.setdefault(name, []).append(float(value))
-        for name, values in told.items():
+            for name, value in statistics.items():
+                by_name.setdefault(name, []).append(float(value))
+        for name, values in by_name.items():
             yield Measured(LABELS[method], name, None, values)

@@ -57,7 +57,9 @@ class SimulatedAsking(CohortSession):
 
     def __init__(self, truths: Truths, budget: Fraction, seed: int) -> None:
         book = truths.book
-        super().__init__(ScriptedDisclosure(book.schema, _unasked, ()), book.grammar, book.people)
+        super().__init__(
+            ScriptedDisclosure(book.schema, _never_asked, ()), book.grammar, book.people
+        )
         self.left, self._truths = budget, truths
         self._rng = np.random.default_rng(seed)
         self._known: dict[tuple[Symbols, ...], tuple[Fraction, SupportEstimate]] = {}
@@ -74,27 +76,27 @@ class SimulatedAsking(CohortSession):
         if spend is None or who is not None:
             raise InputError("a simulated question goes to everybody, at a stated epsilon")
         key = tuple(templates)
-        known = self._known.get(key)
-        if known is not None and spend <= known[0]:
-            return known[1]
+        cached = self._known.get(key)
+        if cached is not None and spend <= cached[0]:
+            return cached[1]
         if spend > self.left:
             raise NobodyAnswered("the budget is used up")
         self.left -= spend
-        counts = self._drawn(templates, float(flip_probability(spend)))
+        counts = self._draw(templates, float(flip_probability(spend)))
         self._known[key] = (spend, counts)
         self.steps.append(
             SearchStep(len(templates), counts.people, float(spend), float(counts.estimate[0]))
         )
         return counts
 
-    def _drawn(self, templates: Sequence[Symbols], flip: float) -> SupportEstimate:
+    def _draw(self, templates: Sequence[Symbols], flip: float) -> SupportEstimate:
         people = self.people
-        held = np.array([self._truths.count(template) for template in templates])
-        yes = self._rng.binomial(held, 1 - flip) + self._rng.binomial(people - held, flip)
+        holders = np.array([self._truths.count(template) for template in templates])
+        yes = self._rng.binomial(holders, 1 - flip) + self._rng.binomial(people - holders, flip)
         scale = 1 - 2 * flip
-        deviation = float(np.sqrt(people * flip * (1 - flip)) / scale)
-        return SupportEstimate(np.asarray((yes - people * flip) / scale), deviation, people)
+        std = float(np.sqrt(people * flip * (1 - flip)) / scale)
+        return SupportEstimate(np.asarray((yes - people * flip) / scale), std, people)
 
 
-def _unasked(client: str, query: Query) -> Mapping[str, np.ndarray]:
+def _never_asked(client: str, query: Query) -> Mapping[str, np.ndarray]:
     raise InputError("a simulated federation is never asked: its answers are drawn")

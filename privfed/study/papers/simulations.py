@@ -34,27 +34,27 @@ PREVALENCES = {
 }
 
 
-def linear_predictor(model: int, x: np.ndarray) -> np.ndarray:
+def linear_predictor(model: int, X: np.ndarray) -> np.ndarray:
     """Log odds of models 1 and 2 (Section 3.1); x has shape (records, covariates)."""
     if model == 1:
-        return np.asarray(x[:, :5] @ np.array([5.0, -4, 3, -2, 1]))
-    bumps = 10 * np.exp(-2 * x[:, 0] ** 2) - 10 * np.exp(-2 * x[:, 1] ** 2)
-    waves = 6 * np.sin(x[:, 2]) - 4 * np.sin(x[:, 3]) + 2 * np.sin(x[:, 4])
+        return np.asarray(X[:, :5] @ np.array([5.0, -4, 3, -2, 1]))
+    bumps = 10 * np.exp(-2 * X[:, 0] ** 2) - 10 * np.exp(-2 * X[:, 1] ** 2)
+    waves = 6 * np.sin(X[:, 2]) - 4 * np.sin(X[:, 3]) + 2 * np.sin(X[:, 4])
     return np.asarray(bumps + waves)
 
 
 def draw(model: int, records: int, rng: np.random.Generator) -> pd.DataFrame:
     """Draw records of a model."""
-    x = rng.normal(size=(records, FEATURES))
-    frame = pd.DataFrame(x, columns=NAMES)
-    frame["y"] = (rng.random(records) < expit(linear_predictor(model, x))).astype(int)
+    X = rng.normal(size=(records, FEATURES))
+    frame = pd.DataFrame(X, columns=NAMES)
+    frame["y"] = (rng.random(records) < expit(linear_predictor(model, X))).astype(int)
     return frame
 
 
-def split(frame: pd.DataFrame, shares: tuple[float, ...]) -> pd.DataFrame:
+def split(frame: pd.DataFrame, fractions: tuple[float, ...]) -> pd.DataFrame:
     """Divide a table among clients by shares."""
-    counts = np.diff(np.round(np.cumsum([0.0, *shares]) * len(frame)).astype(int))
-    return frame.assign(client=[f"c{k:02d}" for k in np.repeat(np.arange(len(shares)), counts)])
+    counts = np.diff(np.round(np.cumsum([0.0, *fractions]) * len(frame)).astype(int))
+    return frame.assign(client=[f"c{k:02d}" for k in np.repeat(np.arange(len(fractions)), counts)])
 
 
 def with_prevalences(
@@ -89,13 +89,13 @@ def scores(model: Any, test: pd.DataFrame) -> dict[str, float]:
     return scored(test["y"], model.predict_proba(test[NAMES])[:, 1])
 
 
-def scored(y: pd.Series, chance: np.ndarray) -> dict[str, float]:
+def scored(y: pd.Series, probability: np.ndarray) -> dict[str, float]:
     """AUC, accuracy and F1 of chances."""
-    said = chance > 0.5
+    predicted = probability > 0.5
     return {
-        "auc": float(roc_auc_score(y, chance)),
-        "accuracy": float(accuracy_score(y, said)),
-        "f1": float(f1_score(y, said)),
+        "auc": float(roc_auc_score(y, probability)),
+        "accuracy": float(accuracy_score(y, predicted)),
+        "f1": float(f1_score(y, predicted)),
     }
 
 
@@ -134,5 +134,5 @@ def figure_2(
         for cell in zip(*runs, strict=True):
             row, shared, central = zip(*cell, strict=True)
             yield Measured(row[0], "centralized AUC", None, central)
-            less = [a - b for a, b in zip(shared, central, strict=True)]
-            yield Measured(row[0], "federated less centralized", None, less)
+            differences = [a - b for a, b in zip(shared, central, strict=True)]
+            yield Measured(row[0], "federated less centralized", None, differences)

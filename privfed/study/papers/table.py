@@ -57,16 +57,16 @@ def compared(figures: Iterable[Measured]) -> pd.DataFrame:
     too small.
     """
     rows = []
-    for one in figures:
-        ours, count = np.asarray(one.ours, dtype=float), len(one.ours)
+    for figure in figures:
+        ours, count = np.asarray(figure.ours, dtype=float), len(figure.ours)
         rows.append(
             {
-                "row": one.row,
-                "column": one.column,
-                "paper": one.paper,
+                "row": figure.row,
+                "column": figure.column,
+                "paper": figure.paper,
                 "ours": ours.mean(),
                 "standard error": ours.std(ddof=1) / count**0.5 if count > 1 else None,
-                "difference": None if one.paper is None else ours.mean() - one.paper,
+                "difference": None if figure.paper is None else ours.mean() - figure.paper,
                 "repetitions": count,
             }
         )

@@ -24,7 +24,7 @@ from privfed.questions.exact import shown_down
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport
 from privfed.reports.remarks import unspent
-from privfed.study.ledger_commands import _row, left, share_of
+from privfed.study.ledger_commands import _format_line, left, share_of
 from privfed.study.ledger_commands import budget as lines
 from privfed.study.price import Balance, percent_of, remaining
 from privfed.tables.schema import Column, Schema
@@ -97,16 +97,16 @@ def test_why_more_than_the_budget_is_spent_so_far_is_said() -> None:
         epsilon=Fraction("12.64"),
         remaining=Fraction(5),
     )
-    assert "(a loose bound: it holds wherever a study stops)" in _row(line)
+    assert "(a loose bound: it holds wherever a study stops)" in _format_line(line)
     both = replace(
         line,
         components=("rho", "delta"),
         spent=(Fraction(1), Fraction(0)),
         reserved=(Fraction(0),) * 2,
     )
-    assert "; rho 1 spent" in _row(both) and "delta 0" not in _row(both)
-    assert "loose" not in _row(replace(line, remaining=Fraction(0)))
-    assert "loose" not in _row(replace(line, epsilon=Fraction(8)))
+    assert "; rho 1 spent" in _format_line(both) and "delta 0" not in _format_line(both)
+    assert "loose" not in _format_line(replace(line, remaining=Fraction(0)))
+    assert "loose" not in _format_line(replace(line, epsilon=Fraction(8)))
 
 
 def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
