@@ -43,9 +43,9 @@ from privfed.cli.studies import (
 from privfed.errors import DataWarning, InputError, Note, PrivfedError
 from privfed.interrupts import interrupted, noting
 
-#: Faults of the machine and not of privfed: a disk that is full, read-only or broken, no permission.
+#: Errors of the machine, not of privfed: a disk that is full, read-only or broken, no permission.
 MACHINE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
-#: A path that is a file where a folder is needed, too long, not there, and the like: its writer's fault.
+#: Errors in a path that the user wrote: a file instead of a folder, too long, missing.
 PATH_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}  # fmt: skip
 KEPT = "No output was written; persistent ledgers keep what was charged"
 
@@ -113,7 +113,7 @@ def status(arguments: Sequence[str] | None = None) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """What is wrong with the arguments, and where the right ones are told."""
+    """Format an error in the arguments, with the command's --help as its remedy."""
     text, context = error.format_message(), getattr(error, "ctx", None)
     if context is None:
         return text
@@ -128,7 +128,7 @@ def _interrupted() -> int:
 
 @contextmanager
 def _notes() -> Iterator[None]:
-    """Show each note once, as one plain line; other libraries' warnings may hold data."""
+    """Show each note once, on one line, and no warnings of other libraries, which may hold data."""
     shown: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

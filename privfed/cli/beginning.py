@@ -1,4 +1,4 @@
-"""Commands that begin a study: its files, by an interview."""
+"""Commands that create a study's files, by an interview."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def new_study(folder: Path, yes: bool, **given: Any) -> int:
 
 
 def _default_target(table: str) -> str:
-    """The default target: the last column."""
+    """Return the default target, the last column."""
     from privfed.study.new_study import columns_of
 
     return columns_of(table)[-1].name
 
 
 def _ask_missing(answers: dict[str, Any]) -> dict[str, Any]:
-    """Ask for what was not said; return all."""
+    """Ask for the options left out; return all."""
     from privfed.study.choices import AboutChoice
     from privfed.study.new_study import LEARNERS, columns_of, learners
     from privfed.tables.sources import bundled
@@ -126,7 +126,7 @@ def _ask_missing(answers: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ask_domains(columns: list[Found], target: str) -> dict[str, Any]:
-    """Ask what each column can hold, which is public knowledge and not in the records."""
+    """Ask for each column's bounds or categories, from public knowledge, not from the records."""
     click.echo(
         "What each column can hold: from the form, the instrument or the regulation, not from the records."
     )
@@ -156,7 +156,7 @@ def _ask_domains(columns: list[Found], target: str) -> dict[str, Any]:
 
 
 def _check_positive(text: str) -> str:
-    """Keep a number above zero as it is written."""
+    """Check that a text is a positive number, and return it unmodified."""
     try:
         valid = 0 < float(text) < inf
     except ValueError:
@@ -167,7 +167,7 @@ def _check_positive(text: str) -> str:
 
 
 def _parse_domain(category: bool, target: bool, text: str) -> tuple[float, float] | list[str] | str:
-    """Read categories split by commas, or of a column of numbers two bounds; another text is asked for again."""
+    """Parse comma-separated categories, or two bounds of a numeric column (BadParameter: click asks again)."""
     if text == "-" and target:
         raise click.BadParameter("it is what is to be predicted, and cannot be left out")
     if text in ("", "-"):

@@ -1,4 +1,4 @@
-"""The check of a guard of another stack."""
+"""The command that checks guards of other libraries."""
 
 import json
 import sys

@@ -20,7 +20,7 @@ from privfed.cli.common import (
 from privfed.errors import InputError, LedgerError, number_of
 from privfed.lazy import defer
 
-#: What a budget statement may be split by: ``privfed.privacy.limit.ASPECTS``, without its imports.
+#: Aspects by which a budget statement can be split: ``privfed.privacy.limit.ASPECTS``, without its imports.
 ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
 
 
@@ -375,7 +375,7 @@ def _print_broken(where: object, error: LedgerError) -> int:
 
 
 class _Ledgers:
-    """Chosen ledgers, verified one by one; one that is not is told and left out, and sets ``status``."""
+    """Iterates over the chosen ledgers that verify; one that does not is reported, and sets ``status``."""
 
     def __init__(self, folder: Path, policy: str | None, client: str | None) -> None:
         self.folder, self.policy, self.client = folder, policy, client

@@ -1,4 +1,4 @@
-"""The command that reruns a paper's table."""
+"""The command that reproduces a paper's table."""
 
 from pathlib import Path
 

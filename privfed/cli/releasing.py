@@ -1,4 +1,4 @@
-"""Whether a model may leave: certificates, made and checked."""
+"""The command that decides by rule whether a model may be released, and checks certificates."""
 
 from pathlib import Path
 

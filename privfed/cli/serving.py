@@ -78,7 +78,7 @@ def _warn_sealed(settings: OwnerFile) -> None:
 
 
 def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
-    """Tell the owner, and nobody else, what looks wrong of her table; go on only if she says so."""
+    """Show the owner alone the doubts about her table; InputError unless she agrees."""
     for doubt in doubts:
         click.echo(f"{client}: {doubt}", err=True)
     if yes:
@@ -91,7 +91,7 @@ def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
 
 
 def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
-    """Read an owner's file with some keys replaced, or make one of options alone."""
+    """Read an owner's file with some keys replaced, or build one from options."""
     from privfed.engines.owner_file import OwnerFile
     from privfed.ledger.secret import own_beside
 
@@ -126,7 +126,7 @@ def _logging(path: Path | None) -> Iterator[None]:
 
 @contextmanager
 def stopped() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C or a service's stop sets."""
+    """Yield an event that SIGINT or SIGTERM sets."""
     stop = threading.Event()
     kinds = (signal.SIGINT, signal.SIGTERM)
     previous = [signal.signal(kind, lambda *_: stop.set()) for kind in kinds]

@@ -47,7 +47,7 @@ simulation_option = click.option(
     is_flag=True,
     help="Include what is measured on the data themselves, left out where ledgers are persistent.",
 )
-#: Of a command that writes one file.
+#: Option of commands that write one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
 replace_option = click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
 
@@ -139,7 +139,7 @@ def attack(
 def _attack_model(
     path: Path, out: Path, overwrite: bool, scores: bool, data: Path | None, **tables: Any
 ) -> int:
-    """Attack a model's file, write its page, and print what was found."""
+    """Attack a model's file, write its page, and print the findings."""
     from tqdm import tqdm
 
     from privfed.reports.text import finding_lines
@@ -450,7 +450,7 @@ def plugins(group: str | None) -> int:
 
 
 def _write(text: str, out: Path | None, overwrite: bool, written: str) -> int:
-    """Write a text to a file and say so, or to standard output."""
+    """Write a text to a file and print ``written``, or write it to standard output."""
     from privfed.study.output import write_out
 
     if out is None:
@@ -473,7 +473,7 @@ def _study(path: Path | None) -> Study:
 
 
 def _print_report(report: Report, out: Path, *, simulation: bool = False) -> int:
-    """Print a report's summary, as its page has it; return its exit status."""
+    """Print a report's summary, as on its page; return the exit status."""
     from privfed.reports.remarks import silent
     from privfed.reports.text import summary
 

@@ -1,4 +1,4 @@
-"""Whole jobs over a study for the command line: run, attack, report."""
+"""Jobs of the command line on a study: run, attack, report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from privfed.study.output import NOISE, Output, finite, write_text, written_whol
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.simulation import AnyPrepared
 
-#: File in an output folder: when the data were last written, before they were learned from.
+#: File in an output folder: the modification time of the data at training.
 STAMP = "data.stamp"
 
 
@@ -46,9 +46,9 @@ def run(
     seconds: float | None = None,
     scores: bool = False,
 ) -> Report:
-    """Carry a study out and write its output folder ``out``, which appears only if all goes well.
+    """Run a study and write its output folder ``out``, whole or not at all.
 
-    ``seconds`` is the time limit per attack; default: the study's. ``scores`` writes into the findings
+    ``seconds`` is the time limit per attack; default: the study's. ``scores`` adds to the findings
     how exposed each record is.
     """
     carried_by = engine_of(engine)
@@ -87,7 +87,7 @@ def attack(output: Output, *, seconds: float | None = None, scores: bool = False
 
 
 def stamp(study: Study) -> str:
-    """Return when the newest of a study's data files was written."""
+    """Return the latest modification time of a study's data files, as text."""
     path = study.folder / study.data.source
     files = [*path.iterdir()] if path.is_dir() else [path] if path.is_file() else []
     newest = max((file.stat().st_mtime_ns for file in files), default=0)
@@ -139,7 +139,7 @@ def attack_releases(
 def _audit_replay(
     prepared: AnyPrepared, choice: PolicyChoice, output: Output, transcript: Transcript
 ) -> list[Finding]:
-    """Audit whether a model of another package's learner follows from what left; none of ours, or without a model."""
+    """Audit whether the model of another package's learner follows from its releases; empty for our learners."""
     model, path = learner(prepared.study, choice), output.policy(choice.name) / "model.json"
     if not foreign(type(model)) or isinstance(model, PersonalLearner) or not path.is_file():
         return []
@@ -161,14 +161,14 @@ def gather(output: Output) -> Report:
                 output.study.name,
             )
         data = output.read(name, "findings.json") or {}
-        data = {"findings": data} if isinstance(data, list) else data  # as it was once written
+        data = {"findings": data} if isinstance(data, list) else data  # the format of earlier versions
         results, metrics = findings(data.get("findings")), output.read(name, "metrics.json") or {}
         reports.append(PolicyReport(account, results, metrics, data.get("inapplicable", {})))
     return Report(output.study, tuple(reports), __version__)
 
 
 def _policy_in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]) -> Policy:
-    """Return a policy as the ledgers hold it, under their owners' budgets, which may have been amended."""
+    """Return the policy in force in the ledgers, under their owners' budgets, which may have been amended."""
     policies = {name: ledger.policies().get(study.name) for name, ledger in ledgers.items()}
     adopted = next((value for value in policies.values() if value is not None), policy)
     if study.ledgers is None:
@@ -177,13 +177,13 @@ def _policy_in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]
 
 
 def publishable(output: Output, *, simulation: bool = False) -> Report:
-    """Read a finished study as its pages show it; ``simulation`` keeps what the records' truth scored."""
+    """Read a finished study as its pages show it; ``simulation`` keeps what was scored on the records."""
     report = gather(output)
     return report if simulation else report.published()
 
 
 def write_report(output: Output, *, simulation: bool = False) -> Report:
-    """Write ``report.html`` and ``report.json`` of a finished study, see :func:`publishable`; return it all."""
+    """Write ``report.html`` and ``report.json`` of a finished study, see :func:`publishable`; return the full report."""
     from privfed.reports.page import page
 
     full = gather(output)
@@ -198,7 +198,7 @@ def write_report(output: Output, *, simulation: bool = False) -> Report:
 
 
 def _model_html(output: Output, policy: str) -> str:
-    """Return the picture and text of a policy's model; empty where it has none, or no common model."""
+    """Return a policy's model as HTML; empty without a model, or without a common one."""
     path = output.policy(policy) / "model.json"
     if not path.is_file():
         return ""
@@ -211,10 +211,10 @@ def _model_html(output: Output, policy: str) -> str:
 def write_letter(
     output: Output, reader: str, policy: str = "", *, pdf: bool = False, simulation: bool = False
 ) -> Path:
-    """Write the page for a board or a regulator of a finished study, beside its report; see :func:`publishable`.
+    """Write a finished study's page for a board or a regulator into its folder; see :func:`publishable`.
 
     Returns:
-        the file: ``board.html``, ``regulator.html``, or with ``pdf`` the same as ``.pdf``; for an
+        the file: ``board.html``, ``regulator.html``, or with ``pdf`` its ``.pdf``; for an
         engineer ``report.html`` or ``report.pdf``.
     """
     from privfed.reports.board import board_page

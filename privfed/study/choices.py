@@ -1,4 +1,4 @@
-"""The tables of a study's file, as plain data, each with the checks that concern it alone."""
+"""The tables of a study's file, as plain data, each with its own checks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DataChoice:
     thousands: str = ""  #: between groups of three digits
     #: the positive one of the target's two categories; default: the second
     positive: str | None = None
-    #: columns of categories, or that of the owners, by which a simulation tells its error
+    #: columns of categories, or that of the owners, by which a simulation reports its error
     groups: list[str] = field(default_factory=list)
 
     @property
@@ -67,7 +67,7 @@ class DataChoice:
 
 @dataclass(frozen=True)
 class AboutChoice:
-    """Who answers for a study, and why it is done: ``[about]``. Public text, shown on its pages."""
+    """The study's purpose and the persons responsible: ``[about]``. Public text, shown on its pages."""
 
     purpose: str = ""  #: what the model is for
     controller: str = ""  #: who answers for the data
@@ -80,7 +80,7 @@ class AboutChoice:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The keys that nothing is written under."""
+        """The keys without a text."""
         return tuple(key for key, text in vars(self).items() if key != "registry" and not text)
 
 
@@ -108,7 +108,7 @@ class ClientsChoice:
     witness: str | None = None
 
     def whole(self, delta: Fraction) -> Budget | None:
-        """Return the owners' total budget, if the study states it; ``delta`` where it states none."""
+        """Return the owners' total budget, if the study states it; ``delta`` is the default delta."""
         if self.budget is None:
             return None
         return Budget.of(self.budget["epsilon"], self.budget.get("delta", delta))
@@ -202,7 +202,7 @@ class PolicyChoice:
         return delta
 
     def masked_among(self, proposed: Policy, owners: Sequence[str]) -> Policy:
-        """Return a policy with sums masked among the owners, if the study says so."""
+        """Return a policy with sums masked among the owners, if the study requests it."""
         if self.masked is None or not owners:
             return proposed
         terms = {"with": list(owners), **self.masked}
@@ -266,7 +266,7 @@ class ShadowChoice:
 
 
 def holding_learner(data: Any, type_: type[Holder], where: str) -> Holder:
-    """Read a table that may hold a learner's; unknown keys inside it are found as well."""
+    """Read a table that may contain a learner's table, whose keys are checked, too."""
     faults, inner = Faults(), None
     with faults.collected():
         choice = section(data, type_, where, StudyError)

@@ -1,8 +1,8 @@
 """Read a scikit-learn tree or forest from standard input and write its arrays to standard output.
 
-Run as a process of its own, which imports nothing of privfed: ``python -I confined_reader.py pickle``. Before a byte
-is read as a model, the process gives up opening files and connections, starting processes and growing without bound.
-Classes are built only if they are listed here, so that a pickle's own calls are never made.
+Run as a separate process, which imports nothing of privfed: ``python -I confined_reader.py pickle``. Before it decodes
+the model, the process gives up opening files and connections, starting processes and unbounded memory. Only the classes
+listed here are built, so that no other call in a pickle is made.
 """
 
 import copyreg
@@ -18,7 +18,7 @@ import numpy as np
 from sklearn import ensemble, tree
 from sklearn.tree import _tree as compiled
 
-#: What is read: trees, and forests whose answer is the mean of their trees'.
+#: Supported models: trees, and forests that average their trees' predictions.
 MODELS: dict[str, Any] = {
     model.__name__: model
     for model in (
@@ -39,19 +39,19 @@ BUILT: dict[tuple[str, str], Any] = {
     ("copyreg", "_reconstructor"): copyreg._reconstructor,  # type: ignore[attr-defined]
     ("builtins", "object"): object,
 }
-#: Bounds on what a model may take to read: bytes, seconds of a processor
+#: Limits of reading a model: bytes of memory, seconds of CPU time
 MEMORY, SECONDS = 4 << 30, 60
 
 
 class FileRefused(Exception):
-    """The file holds something else than a tree or a forest; its text is shown."""
+    """The file holds no tree or forest; the text is shown to the user."""
 
 
 class Unpickler(pickle.Unpickler):
-    """Builds what is listed, and nothing else."""
+    """Builds the listed classes only."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a listed class, under the module's name in numpy 1 and 2."""
+        """Return a listed class, by its module's name in NumPy 1 or 2 (FileRefused: another class)."""
         known = module.replace("numpy._core.", "numpy.core."), name
         if known in BUILT:
             return BUILT[known]
@@ -62,7 +62,7 @@ class Unpickler(pickle.Unpickler):
 
 
 def confine() -> None:
-    """Give up files, connections, processes and boundless memory for good."""
+    """Irrevocably give up files, connections, processes and unbounded memory."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
@@ -78,11 +78,11 @@ def confine() -> None:
 
 
 def read(stored: bytes, form: str) -> Any:
-    """Build the model: a pickle, as joblib or pickle writes it, or skops."""
+    """Build the model from a pickle, as joblib or pickle writes it, or from skops."""
     if form == "skops":
         import skops.io
 
-        trusted = ["sklearn.tree._tree.Tree"]  # whose links are checked by whoever walks them
+        trusted = ["sklearn.tree._tree.Tree"]  # its links are checked by FittedTrees
         return skops.io.loads(stored, trusted=trusted)
     joblib.numpy_pickle.NumpyUnpickler.find_class = Unpickler.find_class
     pickle.load = lambda file, **_: Unpickler(file).load()  # of an array's objects, inside joblib
@@ -90,7 +90,7 @@ def read(stored: bytes, form: str) -> Any:
 
 
 def model_arrays(model: Any) -> dict[str, np.ndarray]:
-    """Return the model's arrays, and under ``about`` what it is, as JSON."""
+    """Return the model's arrays, and under ``about`` its description as JSON (FileRefused: unsupported model)."""
     kind = type(model).__name__
     if MODELS.get(kind) is not type(model):
         raise FileRefused(f"it holds a {kind}, and only {', '.join(MODELS)} are read")
@@ -125,9 +125,11 @@ def model_arrays(model: Any) -> dict[str, np.ndarray]:
 
 
 def main(form: str) -> None:
-    """Read standard input whole, then confine the process, then build."""
+    """Read standard input to its end, confine the process, build the model, and write its arrays."""
     stored = sys.stdin.buffer.read()
-    "".encode("cp437")  # of a zip file's names; nothing can be imported after confining
+    "".encode(
+        "cp437"
+    )  # loads the codec of zip files' names: nothing can be imported after confining
     if form == "skops":
         import skops.io  # noqa: F401
     confine()

@@ -1,7 +1,7 @@
 """A study on several machines: the server's side, and its proposals to data owners.
 
-The server holds no table. It learns from what the owners' gates release over an engine, and keeps the
-heads of their ledgers and a journal from which an interrupted study resumes. The report is made of
+The server holds no table. It learns from the releases of the owners' gates over an engine, and keeps the
+heads of their ledgers and a journal from which an interrupted study resumes. The report is made from
 copies of the owners' ledgers, which hold only public values and releases.
 
 Its output is that of :mod:`privfed.study.output`, with FOLDER/<policy>/journal, all replies in order.
@@ -51,18 +51,18 @@ from privfed.study.study import KEYS
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled
 
-#: Lines of each round, of silence, and of how it ended; to follow, and to look at afterwards.
+#: File of the training log: rounds, missing replies, and how it ended.
 PROGRESS = "progress"
-#: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
+#: File of the heads that a server saw, in the user's state folder; earlier versions wrote it into the study's folder.
 HEADS = "heads.json"
 
 
-#: Makes an engine's disclosure of schema, clients, and what :class:`.RemoteDisclosure` takes by name.
+#: Builds an engine's disclosure from schema, clients, and keyword arguments of :class:`.RemoteDisclosure`.
 Connect = Callable[..., RemoteDisclosure]
 
 
 def _log(path: Path, line: str) -> None:
-    """Write a line with its time to a file, and to standard error."""
+    """Append a line with its time to a file, and print it to standard error."""
     text = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {line}\n"
     with path.open("a", encoding="utf-8") as file:
         file.write(text)
@@ -72,7 +72,7 @@ def _log(path: Path, line: str) -> None:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A study as its server carries it out under one policy."""
+    """A study under one policy, as its server runs it."""
 
     study: Study  #: the study; its table is never read
     choice: PolicyChoice
@@ -108,19 +108,19 @@ class Deployment:
 
     @property
     def proposed(self) -> Policy:
-        """The policy proposed to the owners, without their masking keys, which they agree on themselves."""
+        """The policy proposed to the owners, without their masking keys, on which they agree among themselves."""
         model = learner(self.study, self.choice)
         proposed = policy(self.choice, model, self.schema, self.study.folder, deployed=True)
         return self.choice.masked_among(proposed, self.clients)
 
     @property
     def policy(self) -> Policy:
-        """The policy proposed to the owners, with the masking keys that are here."""
+        """The policy proposed to the owners, with the masking keys in :attr:`keys_folder`."""
         return with_masking_keys(self.proposed, self.keys_folder, everyone=False)
 
     @property
     def keys_folder(self) -> Path:
-        """Where the owners' public keys lie: ``<client>.pub``, and ``<client>.mask`` for masked sums."""
+        """The folder of the owners' public keys: ``<client>.pub``, and ``<client>.mask`` for masked sums."""
         return self.study.keys or self.study.folder / KEYS
 
     @property
@@ -145,16 +145,16 @@ class Deployment:
     def run(self, connect: Connect, **options: Any) -> Path:
         """Train, and write the policy's folder; an interrupted study resumes.
 
-        Each round, silence, and how it ended are told on standard error and in the folder's ``progress``.
+        Rounds, missing replies, and how it ended are logged to standard error and to the folder's ``progress``.
 
         Args:
-            connect: makes the disclosure.
-            rest: see :class:`.RemoteDisclosure`: patience.
+            connect: builds the disclosure.
+            options: see :class:`.RemoteDisclosure`: patience.
 
         Raises:
             InputError: a fault of the study, its schema, a key or the output folder.
             LedgerError: a reply is not signed, or a ledger was rewritten.
-            NobodyAnswered: no owner did, or too few for a masked total; written is what there is.
+            NobodyAnswered: no owner released anything, or too few did for a masked total; partial output is written.
         """
         dry_run(self.study, self.schema, attacks=False, deployed=True)
         folder = self._folder()
@@ -182,7 +182,7 @@ class Deployment:
         return folder
 
     def _heads(self, keys: Mapping[str, Identity]) -> HeadStore:
-        """The heads seen of ledgers signed by these keys, those kept beside the study included."""
+        """Return the known heads of ledgers signed by these keys, including those in the study's folder."""
         if not keys:
             return HeadStore()
         heads = HeadStore(state_folder() / HEADS, keys)
@@ -208,7 +208,7 @@ class Deployment:
         return folder
 
     def _learn(self, disclosure: RemoteDisclosure, folder: Path) -> list[str]:
-        """Train, and write what was made, even where nobody answered; what there is to say of it."""
+        """Train, and write model and metrics, even if no owner answered; return the notes."""
         output, model = Output(self.out), learner(self.study, self.choice)
         started = perf_counter()
         metrics: dict[str, Any] = {"simulation": False}
@@ -281,13 +281,13 @@ class Deployment:
         return Journal.read(self.out / self.choice.name / JOURNAL).transcript
 
     def replay(self) -> Any:
-        """Train again from the transcript alone; returns the fitted learner."""
+        """Repeat the training from the transcript; return the fitted learner."""
         model = learner(self.study, self.choice)
         return model.fit(ReplayDisclosure(self.schema, self.transcript, self.clients))
 
 
 def agreeing(owner: OwnerFile, adopted: Policy) -> OwnerFile:
-    """Write an owner's file, agreed on its policy; or with her public masking key, on which all must agree first."""
+    """Write an owner's file with its agreed policy; with masked sums, her public masking key instead."""
     if adopted.masked is not None:
         key = MaskingKey(secret_beside(owner.folder / owner.ledger)).public
         (owner.folder / MASKING_KEY).write_text(key + "\n", encoding="ascii")

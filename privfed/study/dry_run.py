@@ -1,4 +1,4 @@
-"""Builds and prices everything that a study names, without reading a record."""
+"""Builds and prices everything that a study names, without reading records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 from privfed.tables.toml_table import in_words_of_toml, remedy
 
-#: What an owner who takes part, the one with the most records, tries on all others.
+#: The attack of the participating owner with the most records on all others.
 BY_OWNERS = {"name": "pool", "unknown": [""], "viewpoint": "largest"}
 
 
@@ -42,8 +42,8 @@ def dry_run(
 ) -> list[Price]:
     """Build and price everything that a study names, before any query: each policy's maximum cost.
 
-    Without ``attacks``, which load most of the statistics, attacks are not built. ``deployed`` among
-    owners' own machines, see :func:`policy`.
+    ``attacks`` builds them, too, which loads most statistics. ``deployed``: on the owners' machines,
+    see :func:`policy`.
 
     Raises:
         InputError: all unknown learners, parameters, policies, queries, parts, mechanisms, attacks.
@@ -77,9 +77,9 @@ def dry_run(
 
 
 def prices(study: Study) -> list[Price]:
-    """Bound one client's cost under each policy, simulated here and on the owners' machines; reads no records.
+    """Bound one client's cost under each policy, simulated and on the owners' machines; reads no records.
 
-    The former where there is a table here; the latter, of a study that names its owners, where it differs.
+    The former if the table is here; the latter if the study names its owners, and the policy differs.
     """
     simulated, local = has_table(study), []
     if simulated or not study.clients.names:
@@ -93,14 +93,14 @@ def prices(study: Study) -> list[Price]:
 
 
 def utility_of(study: Study, price: Price) -> str:
-    """Say what error a policy's budget leaves for counts and means of the study's table."""
+    """Format the errors of counts and means of the study's table under a policy's budget."""
     schema = public_schema(study, deployed=price.deployed)
     errors = utility(price.policy, schema)
     return told(errors, price.policy, schema, len(known_owners(study)))
 
 
 def known_owners(study: Study) -> list[str]:
-    """Return the owners' names where they are known without a record."""
+    """Return the owners' names, as far as they are known without reading records."""
     clients = study.clients
     if clients.partition in ("column", "cohort"):
         return list(clients.names or ())
@@ -108,7 +108,7 @@ def known_owners(study: Study) -> list[str]:
 
 
 def balances(study: Study, prices: Sequence[Price]) -> dict[str, list[Balance]]:
-    """Return what each owner's ledger holds, by policy; owners are those known without records."""
+    """Return each owner's balance, by policy; owners are those known without records."""
     ledgers = PersistentLedgers.of(study)
     names = ["each client"] if ledgers is None else list(ledgers.files()) or ["each client"]
     names = known_owners(study) or names
@@ -123,7 +123,7 @@ def balances(study: Study, prices: Sequence[Price]) -> dict[str, list[Balance]]:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study's file; a StudyError tells all its faults, plugins not installed included."""
+    """Read a study's file (StudyError: all its faults, including plugins that are not installed)."""
     where, faults = f"study file {path}", Faults()
     data = read_toml(path, where, StudyError)
     with faults.collected(), naming(where):
@@ -160,10 +160,10 @@ def _build(adopted: Policy) -> None:
 
 
 def _check_statements(plan: Sequence[Planned], schema: Schema, adopted: Policy) -> None:
-    """Try what queries of other packages state of one record, before anything is charged by it."""
+    """Check the sensitivities that queries of other packages declare, before anything is charged."""
     if not any(foreign(type(planned.query)) for planned in plan):
         return
-    from privfed.audits.sensitivities import audit_sensitivities  # loads attacks, for such alone
+    from privfed.audits.sensitivities import audit_sensitivities  # loads attacks
 
     findings = audit_sensitivities(plan, schema, adopted)
     if breaches := [finding for finding in findings if finding.severity == "breach"]:
@@ -177,7 +177,7 @@ def _check_statements(plan: Sequence[Planned], schema: Schema, adopted: Policy) 
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
-    """Build a study's learner, or a policy's; StudyError: a parameter or data it does not take."""
+    """Build a study's learner, or a policy's (StudyError: parameters or data that it does not accept)."""
     choice = study.learner if policy is None else study.learner_under(policy.name)
     model = _learner(choice, study.seed)
     cohort = study.clients.partition == "cohort"
@@ -215,7 +215,7 @@ def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
 
 
 def _unknown_params(where: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return a fault for each unknown parameter, with the one that was meant."""
+    """Return a fault for each unknown parameter, with the closest known one."""
     accepted = f"; it takes {', '.join(sorted(known)) or 'none'}"
     return [
         f"{where} has no parameter {name!r}{did_you_mean(name, known) or accepted}"
@@ -229,7 +229,7 @@ def _convert(params: Mapping[str, Any], build: Callable[..., Any], where: str) -
     typed = dict(params)
     try:
         hints = get_type_hints(build)
-    except NameError:  # types that a plugin imports for its checker alone
+    except NameError:  # types that a plugin imports under TYPE_CHECKING
         return typed
     for key in (key for key in typed if key in hints):
         if typed[key] == "none" and type(None) in get_args(hints[key]):
@@ -243,13 +243,13 @@ def _convert(params: Mapping[str, Any], build: Callable[..., Any], where: str) -
             if get_origin(hints[key]) is Literal:
                 problem = f"must be one of {', '.join(map(str, get_args(hints[key])))}"
             raise StudyError(f"{where}, params: {key} {problem}") from None
-        except TypeError:  # a type of the learner's own, which it checks itself
+        except TypeError:  # a custom type, which the learner checks itself
             continue
     return typed
 
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
-    """Return the policy that the owners adopt: under their own budget with persistent ledgers."""
+    """Return the policy that the owners adopt; with persistent ledgers, under the budget in force."""
     ledgers = PersistentLedgers.of(study)
     proposed = policy(choice, model, schema, study.folder, deployed=False)
     return proposed if ledgers is None else ledgers.hold(study, choice, proposed)
@@ -258,10 +258,10 @@ def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: S
 def policy(
     choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path, *, deployed: bool
 ) -> Policy:
-    """Build a study's policy for its learner; StudyError: a parameter that this does not take.
+    """Build a study's policy for its learner (StudyError: parameters that it does not accept).
 
-    ``deployed`` among owners' own machines, the model is evaluated by a share of the budget unless the
-    study says otherwise.
+    ``deployed``: on the owners' machines, a share of the budget evaluates the model unless the study
+    sets ``evaluation``.
     """
     if choice.base.endswith(".toml"):
         adopted = _read_policy(folder / choice.base)
@@ -313,7 +313,7 @@ def _propose(
 
 
 def _read_policy(path: Path) -> Policy:
-    """Read a policy's file; if it has faults, check the queries it names as well."""
+    """Read a policy's file; if it has faults, check the queries that it names, too."""
     faults = Faults()
     try:
         return Policy.from_toml(path)
@@ -326,11 +326,11 @@ def _read_policy(path: Path) -> Policy:
             with faults.collected(), naming(f"policy file {path}"):
                 plugins.check("queries", kind if isinstance(kind, str) else "")
     faults.tell(PolicyError)
-    raise AssertionError  # the first fault is told
+    raise AssertionError  # faults.tell raises
 
 
 def _with_unit(proposed: Policy, choice: PolicyChoice) -> Policy:
-    """Return a policy under the study's name for it, and over the study's unit."""
+    """Return a policy with the study's name, unit, cap and shuffler."""
     unit, cap = choice.unit or proposed.unit, choice.cap or proposed.cap
     if choice.cap is not None and unit in ("record", "rule"):
         raise StudyError(
@@ -343,7 +343,7 @@ def _with_unit(proposed: Policy, choice: PolicyChoice) -> Policy:
     return replace(proposed, name=choice.name, unit=unit, cap=cap, shuffled=trusted)
 
 
-#: Arguments of a learner's private policy that a study sets by keys of their own.
+#: Arguments of a learner's private policy that a study sets by separate keys.
 _SET_BY_STUDY = ("epsilon", "delta", "schema")
 
 
@@ -371,7 +371,7 @@ def strict(model: FederatedLearner) -> Policy:
 
 
 def attacks_of(study: Study) -> list[Any]:
-    """Build a study's attacks; ``"*"`` stands for all installed ones, each as it is, and :data:`BY_OWNERS`."""
+    """Build a study's attacks; ``"*"`` is all installed ones with default parameters, and :data:`BY_OWNERS`."""
     faults, attacks = Faults(), []
     for selected in study.attacks:
         installed = [*sorted(plugins.available("attacks")), BY_OWNERS]
@@ -386,7 +386,7 @@ def attacks_of(study: Study) -> list[Any]:
 
 
 def check_viewpoints(study: Study, owners: Iterable[str]) -> None:
-    """Check that attacks see with eyes that are there (StudyError: no such owner)."""
+    """Check the attacks' viewpoints (StudyError: no such owner)."""
     names = ["largest", *owners]
     for attack in attacks_of(study):
         if attack.viewpoint and attack.viewpoint not in names:

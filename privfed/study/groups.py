@@ -20,7 +20,7 @@ TAIL = 0.025  #: Probability beyond each end of an interval
 
 
 def check_groups(names: Sequence[str], schema: Schema, owner: str) -> None:
-    """Check that groups are told apart by public categories (StudyError: by another column)."""
+    """Check that groups are defined by public categories or the owner (StudyError: by another column)."""
     known = [*(column.name for column in schema.columns if not column.numeric), owner]
     for name in names:
         if name not in known:
@@ -30,7 +30,7 @@ def check_groups(names: Sequence[str], schema: Schema, owner: str) -> None:
 def by_group(
     model: FederatedLearner, test: pd.DataFrame, schema: Schema, names: Sequence[str], owner: str
 ) -> dict[str, list[dict[str, Any]]]:
-    """Score a model on each group of held-out records, a personal learner by each client's own model.
+    """Score a model on each group of held-out records; a personal learner by each client's own model.
 
     Returns:
         for each column, for each of its values ``group``, ``held_out``, ``value`` (root mean squared
@@ -53,7 +53,7 @@ def by_group(
 
 
 def interval(loss: np.ndarray) -> dict[str, Any]:
-    """A group's score with its interval: of truth values accuracy, of numbers their mean's root.
+    """Return a group's score with its interval: accuracy of Booleans, root mean of squared errors.
 
     Accuracy by Clopper and Pearson (1934); a mean squared error by Student's t on its logarithm,
     which covers normal errors 92 times in 100 at 20 records, and 94 times at 40.
