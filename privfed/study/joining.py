@@ -1,4 +1,4 @@
-"""A data owner joins a further study: with the same ledger, key and budget, after she has seen its price."""
+"""Joining of a further study by a data owner, with the same ledger, key and budget, after she has seen its price."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from privfed.study.private_evaluation import asks_evaluation, whole_plan
 
 @dataclass(frozen=True)
 class OneLedger(PersistentLedgers):
-    """One owner's ledger, wherever it lies; ``folder`` is told as its file."""
+    """One owner's ledger, at any path; ``folder`` is the ledger's file."""
 
     owner: str = ""
 
     def files(self) -> dict[str, Path]:
-        """The ledger, by its owner."""
+        """Return the ledger, by its owner."""
         return {self.owner: self.folder}
 
     def check_heads(self, owners: Iterable[str]) -> None:
-        """Verify the ledger, where it was."""
+        """Verify the ledger at its registered path."""
         registry = Registry(witness=self.witness)
         registry.check_place(self.folder)
         verified(self.folder, registry)
@@ -42,7 +42,7 @@ class OneLedger(PersistentLedgers):
 
 @dataclass(frozen=True)
 class Joining:
-    """A study as one owner sees it before she agrees to it."""
+    """A study's price and files for one owner, before she agrees."""
 
     owner: OwnerFile  #: of the further study, in a folder of its own inside hers
     deployment: Deployment
@@ -51,11 +51,11 @@ class Joining:
 
     @classmethod
     def of(cls, folder: Path, deployment: Deployment) -> Joining:
-        """Read an owner's folder, and price a study by her ledger.
+        """Read an owner's folder, and price a study under her ledger.
 
         Raises:
-            InputError: she is none of the study's clients, or has no ledger or budget yet.
-            BudgetError: less is left than the study would take.
+            InputError: she is no client of the study, or has no ledger or budget yet.
+            BudgetError: the study costs more than the remaining budget.
             PolicyError, StudyError, LedgerError: see :meth:`.PersistentLedgers.begin`.
         """
         existing, study = OwnerFile.from_toml(folder / "owner.toml"), deployment.study
@@ -100,7 +100,7 @@ class Joining:
         return cls(owner, deployment, cost, ledger.balances(study, adopted, [existing.client]))
 
     def summary(self) -> str:
-        """What she is asked to agree to: kinds, noise, share, and who asks."""
+        """Format what she agrees to: kinds of queries, noise, share of the budget, and who asks."""
         study, policy = self.deployment.study, self.price.policy
         assert policy.budget is not None
         fraction = percent_of(self.price.amount, accountant_of(policy).ceiling(policy.budget))
@@ -118,7 +118,7 @@ class Joining:
         return "\n".join(lines)
 
     def agree(self) -> OwnerFile:
-        """Write the study's files into a folder of its own, and reserve its share in her ledger."""
+        """Write the study's files into a new folder, and reserve its share in her ledger."""
         owner = self.owner
         with new_folder(owner.folder) as folder:
             self.deployment.schema.to_toml(folder / owner.schema)
@@ -133,5 +133,5 @@ class Joining:
 
 
 def _from_below(path: str) -> str:
-    """A path of an owner's file, for one in a folder inside its own."""
+    """Return an owner file's relative path as seen from a subfolder."""
     return path if Path(path).is_absolute() or "://" in path else f"../{path}"

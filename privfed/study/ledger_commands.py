@@ -30,19 +30,19 @@ from privfed.study.price import percent_of
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file begins as SQLite's do."""
+    """Whether a file has SQLite's header."""
     with path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
 
 
 def check_ledger_file(path: Path) -> None:
-    """Check that a file is called a ledger or is a database (InputError: it is neither)."""
+    """Check that a file is named as a ledger or is a database (InputError: it is neither)."""
     if path.suffix != ".db" and not is_database(path):
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
 
 
 def check_ledger(path: Path) -> None:
-    """Check that there is a file, and that it is a ledger's (InputError: not)."""
+    """Check that a ledger's file exists (InputError: it does not, or is no ledger)."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such ledger; give a .db file")
     check_ledger_file(path)
@@ -73,11 +73,11 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
 
 
 class LedgerAt(NamedTuple):
-    """One of the ledgers at a path, and all heads of it that were published there."""
+    """A ledger at a path, and its heads that were published there."""
 
     policy: str  #: in a study's output; empty elsewhere
     owner: str  #: by the file's name
-    path: Path | None  #: None where a ledger that answered before is gone
+    path: Path | None  #: None if a ledger that answered before is missing
     heads: list[Head]
 
     @property
@@ -103,7 +103,7 @@ def ledgers_at(path: Path, policy: str | None, client: str | None) -> list[Ledge
 
 
 def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iterator[LedgerAt]:
-    """Yield the ledgers that should be in a folder, gone or not."""
+    """Yield the ledgers that a folder should have, including missing ones."""
     ledgers = PersistentLedgers(folder.resolve())
     lost = {
         unquote(entry.path.stem): entry.head
@@ -128,7 +128,7 @@ def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iter
 
 
 def _has_rows(path: Path) -> bool:
-    """Whether a file holds rows; one that cannot be read may, and verifying it says why."""
+    """Whether a file holds rows; also True if it cannot be read, which its verification reports."""
     try:
         return Ledger.begun(path)
     except LedgerError:
@@ -136,16 +136,16 @@ def _has_rows(path: Path) -> bool:
 
 
 def check_there(path: Path | None, heads: Sequence[Head]) -> Path:
-    """Check that a ledger that answered before has a file, and return it (LedgerError: it is gone)."""
+    """Return the file of a ledger that answered before (LedgerError: it is missing)."""
     if path is None:
         raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
     return path
 
 
 def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[str, Policy]]:
-    """One ledger's owner, and each study's policy with another budget, which it could adopt; nothing is written.
+    """Return a ledger's owner, and each study's policy with another budget; nothing is written.
 
-    PolicyError: more was spent or reserved than that budget. LedgerError: see :func:`writable`.
+    PolicyError: more than that budget was spent or reserved. LedgerError: see :func:`writable`.
     """
     with opened(path), writable(path) as ledger:
         changed = {}
@@ -161,7 +161,7 @@ def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[s
 
 
 def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[str]:
-    """Set the budget of all studies in some ledgers, or of none; yield what holds now of each."""
+    """Set the budget of all studies in several ledgers, all or none; yield a line for each."""
     changes = {path: amendments(path, epsilon, delta) for path in paths}
     for path, (dataset, policies) in changes.items():
         with writable(path) as ledger:
@@ -175,9 +175,9 @@ def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[
 
 @contextmanager
 def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
-    """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now.
+    """Open a verified ledger for writing, by its owner's decision; ``key`` signs it now.
 
-    LedgerError: it is a copy, which would say something else than the ledger itself, or does not verify.
+    LedgerError: it is a copy, whose chain would fork from the ledger's, or does not verify.
     """
     check_ledger(path)
     registry = Registry()
@@ -195,7 +195,7 @@ def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
 
 @contextmanager
 def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
-    """Open a ledger's file to read it, once it is verified against all heads known of it."""
+    """Verify a ledger's file against all its known heads, and open it for reading."""
     check_ledger_file(path)
     state = verified(path, Registry(), heads)
     if state.copy_of is not None:
@@ -212,7 +212,7 @@ UNKNOWN = "no head of it is known here, so an older copy would not be noticed"
 
 
 def intact(state: Verified) -> str:
-    """Return what verifying a ledger found, in words."""
+    """Format the result of verifying a ledger."""
     known = "" if state.known else f", and {UNKNOWN}"
     if state.copy_of is not None:
         known = f", a copy of {state.copy_of}, which holds what is spent"
@@ -240,14 +240,14 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 
 
 def share_of(ledger: Ledger, line: Line) -> str:
-    """Format the fraction of the budget that a line's charges take in the accountant's currency; or nothing."""
+    """Format a line's fraction of the budget in the accountant's currency; empty if there is none."""
     terms = None if line.unprotected else currency(ledger)
     total = plus(line.spent, line.reserved)
     return "" if terms is None else percent_of(total, terms[2])
 
 
 def left(ledger: Ledger) -> str:
-    """Format what neither studies have reserved nor charges have spent of a budget; or nothing."""
+    """Format the budget that is neither reserved nor spent; empty if there is none."""
     total = ledger.budget()[0]
     terms = None if total.unprotected else currency(ledger)
     if terms is None:
@@ -262,7 +262,7 @@ def left(ledger: Ledger) -> str:
 
 
 def closed(ledger: Ledger) -> str:
-    """Say that a protected query failed, which the owner's shelf beside her ledger remembers; or nothing."""
+    """Report that a protected query failed, as recorded in the owner's local store; empty if none did."""
     with closing(LocalStore.beside(ledger.path, ledger.dataset)) as shelf:
         failures, faults = shelf.faults_ever, shelf.faults
     if not failures:
@@ -274,7 +274,7 @@ def closed(ledger: Ledger) -> str:
 
 
 def reopen(path: Path) -> str:
-    """Let a gate answer again that closed after a protected query failed; say what happened."""
+    """Reopen a gate that closed after a protected query failed; return a line that reports it."""
     with opened(path) as ledger:
         dataset = ledger.dataset
     with closing(LocalStore.beside(path, dataset)) as shelf:
@@ -285,7 +285,7 @@ def reopen(path: Path) -> str:
 
 
 def sealed(path: Path, study: str) -> str:
-    """Seal a study in one ledger, for ever; InputError: the ledger knows no such study."""
+    """Seal a study in one ledger, permanently (InputError: the ledger has no such study)."""
     with opened(path) as ledger:
         dataset, blocks, studies = ledger.dataset, ledger.study_blocks(), ledger.policies()
     if study not in blocks and study in studies:
@@ -301,7 +301,7 @@ def sealed(path: Path, study: str) -> str:
     return f"{dataset}: study {study} is sealed; the unused part of its share is returned to the budget"
 
 
-#: Why a budget statement is in shares.
+#: Explains why a budget statement is in shares.
 WHY_SHARES = (
     "shares are of the budget's rho, which adds up over studies. Epsilon does not: "
     "it grows about as the square root of rho. At delta 1e-05, for example, a budget of epsilon 8 minus a study of 6 "
@@ -310,7 +310,7 @@ WHY_SHARES = (
 
 
 def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
-    """The accountant of a ledger with a budget in force, the budget, and its ceiling; none if it is not installed."""
+    """Return the accountant, budget and ceiling in force; None without a budget, or if the accountant is not installed."""
     terms = ledger.terms or {}
     accountant = installed_accountant(terms.get("accountant"))
     if accountant is None or terms.get("budget") is None:
@@ -320,7 +320,7 @@ def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
 
 
 def not_installed(ledger: Ledger) -> str:
-    """Say that what charges add up to cannot be told here, for want of the accountant's package; or nothing."""
+    """Report that charges cannot be composed because the accountant is not installed; empty if it is."""
     name = (ledger.terms or {}).get("accountant")
     if name is None or installed_accountant(name) is not None:
         return ""
@@ -330,7 +330,7 @@ def not_installed(ledger: Ledger) -> str:
 def _study_shares(
     ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount
 ) -> Iterator[tuple[str, str]]:
-    """Yield each study with its share: of the budget in its own currency, and as its guarantee for ever."""
+    """Yield each study with its share, as a fraction of the budget and as its permanent guarantee."""
     for block in ledger.study_blocks().values():
         epsilon, delta = accountant.guarantee(block.share, budget.delta)
         state = "sealed, charged" if block.sealed else "charged so far"
@@ -343,13 +343,13 @@ def _study_shares(
 
 
 def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -> tuple[str, bool]:
-    """Say whether the noise of a ledger's releases was of the laws that were charged.
+    """Test whether the noise of a ledger's releases followed the laws that were charged.
 
-    It reads the sums that the owner's gate kept beside the file; ``ledgers`` are tested together, and ``heads`` are
-    known of this one.
+    Reads the sums that the owner's gate keeps in the ledger's folder. ``ledgers`` is the number tested together;
+    ``heads`` are known heads of this one.
 
     Returns:
-        one line for the owner alone, and whether the noise is convicted.
+        one line for the owner only, and whether a test rejects the noise.
     """
     with opened(path, heads) as ledger:
         owner, total = ledger.dataset, ledger.budget()[0]
@@ -381,7 +381,7 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
 
 
 def _is_loose(line: Line) -> bool:
-    """Whether what is proven so far is the whole budget or more, and something is left of it all the same."""
+    """Whether the proven bound exceeds the budget although over 1 % of the budget remains."""
     budget, remaining = line.budget, line.remaining
     if budget is None or remaining is None or line.epsilon is None:
         return False
@@ -389,7 +389,7 @@ def _is_loose(line: Line) -> bool:
 
 
 def _format_line(line: Line, share: str = "", taken: str = "") -> str:
-    """Format one line of a budget statement; of a study with a share, after the share in words.
+    """Format one line of a budget statement; a study's share, if any, comes first.
 
     ``taken`` is the line's fraction of the budget.
     """

@@ -17,7 +17,7 @@ from privfed.tables.schema import Column, Schema
 
 Better = Literal["lower", "higher"]
 
-#: Every score beside the headline, and which way it is better.
+#: Every score except the headline, and whether lower or higher is better.
 SCORES: Mapping[str, Better] = {
     "area under the curve": "higher",
     "log loss": "lower",
@@ -25,11 +25,11 @@ SCORES: Mapping[str, Better] = {
     "mean absolute error": "lower",
     "R squared": "higher",
 }
-#: Probabilities are taken for at least this in a log loss, so that one is finite.
+#: Minimum probability in a log loss, so that it is finite.
 LEAST = float(np.finfo(float).eps)
-#: Fraction of the target's variance beyond a model's limits from which scores within them are told apart.
+#: Minimum fraction of the target's variance beyond a model's limits for separate scores within and beyond.
 MUCH = 0.1
-#: What is said of several runs.
+#: Note on metrics of several runs.
 NOTE = (
     "a simulation: every run drew fresh noise and secrets and had ledgers of its own, of which only the first "
     "run's are kept; on real data, each run would be charged"
@@ -44,10 +44,10 @@ def measure(
     *,
     client: str | None = None,
 ) -> dict[str, Any]:
-    """Score a fitted model on held-out records, beside the constant baseline.
+    """Score a fitted model and the constant baseline on held-out records.
 
     The baseline is the training records' mean, most frequent class, or class frequencies. ``client``
-    names whose personal model is scored; None for the shared one.
+    selects a personal model; None the shared one.
 
     Returns:
         ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
@@ -89,7 +89,7 @@ def losses(
 
 
 def _predict(model: FederatedLearner, X: pd.DataFrame, client: str | None) -> np.ndarray:
-    """One prediction for each row (PluginError: the model gives something else)."""
+    """Return one prediction per row (PluginError: another shape, or missing values)."""
     predicted = np.asarray(model.predict(X, client=client))
     if predicted.shape != (len(X),) or pd.isna(predicted).any():
         raise PluginError(f"{type(model).__name__}: predict gives no value for each row")
@@ -97,7 +97,7 @@ def _predict(model: FederatedLearner, X: pd.DataFrame, client: str | None) -> np
 
 
 def _classes_of(model: FederatedLearner, target: Column) -> Column | None:
-    """The classes that a model predicts, also of a number in [0, 1]; None if it predicts numbers."""
+    """Return the classes that a model predicts, also of a 0/1 number; None if it predicts numbers."""
     if not target.numeric:
         return target
     if isinstance(model, ClassifierMixin):
@@ -108,7 +108,7 @@ def _classes_of(model: FederatedLearner, target: Column) -> Column | None:
 def measure_own(
     model: PersonalLearner, train: pd.DataFrame, test: pd.DataFrame, schema: Schema, owner: str
 ) -> dict[str, Any]:
-    """Score each client's personal model, loaded before, on its held-out records.
+    """Score each client's personal model, loaded beforehand, on its held-out records.
 
     Returns:
         as :func:`measure`, as means over clients weighted by held-out records, with per-client baselines;
@@ -181,11 +181,11 @@ def _measure_regression(
 def beyond(
     predicted: np.ndarray, y_train: np.ndarray, y_true: np.ndarray, limits: tuple[float, float]
 ) -> dict[str, Any]:
-    """Score apart what lies within a model's limits and beyond them, where much of the variance does.
+    """Score separately within and beyond a model's limits, if at least :data:`MUCH` of the variance is beyond.
 
     Returns:
-        nothing, or ``beyond``: ``limits``, the fractions of ``records`` and of the target's ``variance`` beyond
-        them, the root mean squared error ``outside``, and ``inside`` with the ``constant``'s there and ``r2``.
+        empty, or ``beyond``: ``limits``, the fractions of ``records`` and of the target's ``variance`` beyond
+        them, the root mean squared errors ``outside`` and ``inside``, and inside the ``constant``'s, and ``r2``.
     """
     low, high = limits
     inside = (y_true >= low) & (y_true <= high)
@@ -248,7 +248,7 @@ def _measure_classes(
 
 
 def of_chances(proba: np.ndarray, y_true: np.ndarray) -> dict[str, float]:
-    """Score class probabilities, shape (records, classes); ``wanted``: true codes, shape (records,).
+    """Score class probabilities, shape (records, classes), against codes ``y_true``, shape (records,).
 
     The area under the curve is the mean over classes, one against the rest, if every class has records
     inside and outside it. The Brier score is the sum over classes (Brier 1950), for two classes half of it.
@@ -304,7 +304,7 @@ def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _moments(values: Sequence[float]) -> dict[str, float | None]:
-    """Return mean and deviation; 0 for values that are equal up to rounding."""
+    """Return mean and standard deviation, which is 0 for values that are equal up to rounding."""
     mean = float(np.mean(values)) if values else None
     equal = len(values) > 1 and np.ptp(values) <= 1e-12 * np.abs(values).max()
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None

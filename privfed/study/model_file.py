@@ -1,4 +1,4 @@
-"""A released scikit-learn tree or forest, attacked from its file: ``privfed attack MODEL --data TABLE``."""
+"""Attacks on the file of a scikit-learn tree or forest: ``privfed attack MODEL --data TABLE``."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from privfed.tables.sources import read_table
 from privfed.tables.table_faults import rows
 from privfed.tables.toml_file import naming
 
-SECONDS = 120  #: Time for reading a model, after which its process is ended
+SECONDS = 120  #: Time limit for reading a model
 FORMS = {".joblib": "pickle", ".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
 
 
 def read_model(path: Path) -> FittedTrees:
-    """Read a model's arrays in a confined process; this one never builds what the file holds.
+    """Read a model's arrays in a confined process; this process builds no object of the file.
 
     Raises:
-        InputError: no such file, another format, no tree or forest, or a system that cannot confine.
+        InputError: no such file, another format, no tree or forest, or a system without confinement.
     """
     form = FORMS.get(path.suffix)
     with naming(f"model {path}"):
@@ -95,10 +95,10 @@ def _text(stored: np.ndarray) -> str:
 
 
 def read_records(model: FittedTrees, path: Path, target: str | None) -> LabelledRecords:
-    """Read a table's records as the model takes them.
+    """Read a table's records in the model's encoding.
 
     Raises:
-        InputError: a column is missing or no number, a cell is empty, or an outcome is none of its classes.
+        InputError: a column is missing or not numeric, a cell is empty, or an outcome is no class of the model.
     """
     frame = read_table(path, text=form_of(path))
     with naming(f"data file {path}"):
@@ -120,7 +120,7 @@ def read_records(model: FittedTrees, path: Path, target: str | None) -> Labelled
 
 
 def _columns(model: FittedTrees, frame: pd.DataFrame, target: str | None) -> list[str]:
-    """The features' columns in the model's order, then the target's."""
+    """Return the features' columns in the model's order, then the target's."""
     if target is not None and target not in frame.columns:
         raise InputError(no_column(target, frame.columns, "for --target; its"))
     if model.features:
@@ -159,7 +159,7 @@ def _numbers(column: pd.Series[Any]) -> np.ndarray:
 
 
 def _class_name(name: str) -> str:
-    """A class's name, 1.0 and 1 alike."""
+    """Format a class's name; 1.0 and 1 are equal."""
     try:
         return f"{float(name):.17g}"
     except ValueError:
@@ -168,7 +168,7 @@ def _class_name(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """A model's findings, and what it is."""
+    """A model's description and findings."""
 
     about: dict[str, Any]
     findings: list[Finding]
@@ -181,7 +181,7 @@ def attack(
     target: str | None = None,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Attacked:
-    """Attack a model's file, scored by the table that it was fitted to and by held-out records."""
+    """Attack a model's file; score by its training table and held-out records."""
     model = read_model(path)
     train = read_records(model, data, target)
     held_out = None if outsiders is None else read_records(model, outsiders, target)
@@ -207,7 +207,7 @@ def attack(
 
 
 def _fit(model: FittedTrees) -> Callable[[np.ndarray, np.ndarray], Any]:
-    """Train a shadow of the model's own class and settings, one seed each."""
+    """Return a function that trains a shadow model with the same class and settings, and a new seed."""
     settings = dict(model.parameters) | {"n_estimators": len(model.forest), "warm_start": False}
     estimator = confined_reader.MODELS[model.kind]
     params = {name: value for name, value in settings.items() if name in estimator().get_params()}
@@ -221,7 +221,7 @@ def _fit(model: FittedTrees) -> Callable[[np.ndarray, np.ndarray], Any]:
 
 
 def _matches_table(model: FittedTrees, train: LabelledRecords) -> bool:
-    """Whether the root saw as many records, and where no records were drawn, each leaf."""
+    """Whether the roots, and without bootstrap each leaf, have the table's numbers of records."""
     roots = model.counts[model.forest.roots]
     if model.bootstrapped:
         return bool((roots <= len(train)).all())
@@ -231,7 +231,7 @@ def _matches_table(model: FittedTrees, train: LabelledRecords) -> bool:
 
 
 def write(attacked: Attacked, out: Path, *, overwrite: bool, scores: bool) -> None:
-    """Write ``findings.json`` and ``report.html`` into a folder, the records' scores only where asked."""
+    """Write ``findings.json``, with ``scores`` also those of records, and ``report.html`` into a folder."""
     data = {**attacked.about, "findings": [finding.to_dict() for finding in attacked.findings]}
     with written_whole(out, overwrite=overwrite) as folder:
         write_text(folder / "report.html", model_page(data))

@@ -1,4 +1,4 @@
-"""Membership inference from a study's models alone: by quantiles of public records, and by shadow models."""
+"""Membership inference from a study's models only: by quantiles of public records, and by shadow models."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ from privfed.tables.schema import Schema
 if TYPE_CHECKING:
     from privfed.study.simulation import AnyPrepared, Prepared
 
-#: Shadow models of each policy where a study says nothing of them.
+#: Default shadow models of each policy.
 USUAL = ShadowChoice(number=8, seconds=math.inf)
-CONTROLS = 12  #: Trainings on all records that tell how often secrets alone change a tree's splits
+CONTROLS = 12  #: Trainings on all records that estimate how often secrets change a tree's splits
 
 
 def reads_models(prepared: AnyPrepared) -> TypeGuard[Prepared]:
-    """Whether a study's models are read: where it says so, or tries all attacks on a table that no ledger outlasts."""
+    """Whether a study's models are attacked: on request, or with all attacks on a table with ephemeral ledgers."""
     study = prepared.study
     default = "*" in study.attacks and study.ledgers is None
     return hasattr(prepared, "train") and (study.shadows is not None or default)
@@ -70,16 +70,15 @@ def read_models(
     transcript: Transcript,
     progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Attack a policy's model, or each client's own, by what it says of single records.
+    """Attack a policy's model, or each client's personal model, by its predictions for single records.
 
-    Members are the clients' records, non-members the held-out ones, of the same client where each has its own
-    model. What is usual of a score is learnt from public records (:func:`.quantiles`), and from shadow models
-    (:func:`.read_model`) as the study says, or :data:`USUAL` ones if counted work allows. ``progress`` is called
-    after each shadow.
+    Members are the clients' records, non-members the held-out ones, of the same client if models are personal.
+    Scores are calibrated by public records (:func:`.quantiles`), and by shadow models (:func:`.read_model`) as
+    the study sets them, or :data:`USUAL` ones if the counted work allows. ``progress`` is called after each shadow.
 
     Returns:
-        one finding per attack; and by name the question of what does not apply, without a model (training
-        stopped, or none that is told) or a target.
+        one finding per attack; and by name the question of each attack that does not apply, as there is no
+        model (training stopped, or none is released) or no target.
     """
     path = output.policy(choice.name) / "model.json"
     idle: tuple[list[Finding], dict[str, str]] = [], {"model readers": QUESTION}
@@ -114,7 +113,7 @@ OWN_HARM = "a client's own model, passed on, would tell whom it learnt from"
 def read_values(
     prepared: Prepared, path: Path, transcript: Transcript, budget: Budget | None
 ) -> list[Finding]:
-    """Look for the records' numbers in a policy's model (:func:`.model_values`); nothing where there is none."""
+    """Search a policy's model for the records' numbers (:func:`.model_values`); empty without a model."""
     numbers = [column.name for column in prepared.schema.columns if column.kind != "category"]
     columns = {name: prepared.train[name].to_numpy() for name in numbers}
     stored = path.read_bytes() if path.is_file() else b""
@@ -132,7 +131,7 @@ def _take_home(target: PersonalLearner, shelves: Path, prepared: Prepared) -> No
 
 
 def _rows_of(owners: Sequence[str], prepared: Prepared, table: pd.DataFrame) -> pd.DataFrame:
-    """The records of some owners."""
+    """Return the records of some owners."""
     return table[table[prepared.owner].astype(str).isin(owners)]
 
 
@@ -145,7 +144,7 @@ def _by_quantiles(pool: StudyRecords, score: np.ndarray) -> Finding:
 
 
 def _by_shadows(pool: StudyRecords, model: Regressor, transcript: Transcript) -> list[Finding]:
-    """The findings by shadows; *not looked* where usual ones would take too much, or cannot be trained."""
+    """Return the findings by shadow models; *not looked* if the default ones exceed the work, or training fails."""
     settings, study = pool.prepared.study.shadows or USUAL, pool.prepared.study
     parts = max(2, round(len(pool.rows) / max(len(pool.prepared.test), 1)))
     number = max(2, -(-settings.number // parts)) * parts
@@ -172,7 +171,7 @@ def _by_shadows(pool: StudyRecords, model: Regressor, transcript: Transcript) ->
         if study.shadows is None:
             return [not_read(kind, f"a shadow failed: {error}") for kind in settings.ways]
         raise InputError(f"policy {pool.choice.name!r}, [shadows]: {error}") from None
-    except Exception as error:  # noqa: BLE001  # a learner's own: it ends no study, and its text may hold data
+    except Exception as error:  # noqa: BLE001  # a learner's error: it stops no study, and its text may hold data
         return [
             not_read(kind, f"a shadow failed with {type(error).__name__}") for kind in settings.ways
         ]
@@ -184,13 +183,13 @@ def _by_shadows(pool: StudyRecords, model: Regressor, transcript: Transcript) ->
 def by_structure(
     pool: StudyRecords, target: PersonalLearner, transcript: Transcript
 ) -> list[Finding]:
-    """Tell who was there by the splits of clients' own trees alone, no leaf's value and no prediction.
+    """Infer membership from the splits of clients' personal trees only, without leaf values or predictions.
 
-    The attacker knows all other records, and leaves one out at a time: whoever's absence changes a split was
-    there. A client's secret may change it, too, so that only those clients are looked at whose splits two trainings
-    under other secrets grew anew, and how often further ones on all records change them is the baseline (0 if they
-    follow from the records: then each is a proof). Where nothing leaves, clients learn apart, and a training
-    leaves one record out at every client; else at one. None for models that are no trees.
+    The attacker knows all other records, and leaves one out at a time: a record whose absence changes a split was
+    a member. A client's secret may change splits, too. So only clients whose splits two trainings under other
+    secrets reproduce are attacked, and the rate of changes in further trainings on all records is the baseline (0
+    if splits follow from the records: each detection is then a proof). Without releases, clients learn
+    independently, and a training leaves one record out at every client; else at one. Empty for other models.
     """
     members = pool.places[pool.member]
     splits = {client: splits_of(target, client) for client in target.homes}
@@ -239,7 +238,7 @@ def by_structure(
 def _left_out(
     pool: StudyRecords, clients: Sequence[str], *, together: bool
 ) -> list[dict[str, int]]:
-    """Which record of a client (``together``: of every client) each training leaves out, at random."""
+    """Draw the record of a client (``together``: of every client) that each training leaves out."""
     rng, owner = np.random.default_rng(pool.prepared.study.seed), pool.owners[pool.member]
     by_client = [
         [(client, int(i)) for i in rng.permutation(np.flatnonzero(owner == client))[:DOUBTED]]
@@ -252,13 +251,13 @@ def _left_out(
 
 
 def _detectable(number: int, baseline: float) -> float:
-    """The share that so many doubts tell from chance with probability :data:`.POWER`; 2 if none."""
+    """Return the rate that ``number`` trials detect over ``baseline`` with probability :data:`.POWER`; 2 if none."""
     hits = next((k for k in range(1, number + 1) if interval(k, number)[0] > baseline), 0)
     return float(beta.ppf(POWER, hits, number - hits + 1)) if hits else 2.0
 
 
 def splits_of(model: FederatedLearner, client: str) -> bytes | None:
-    """The splits of a client's own tree, as bytes; None if its model is no tree."""
+    """Return the splits of a client's personal tree, as bytes; None if its model is no tree."""
     tree = getattr(cast(PersonalLearner, model).at_home(client), "tree", None)
     if not isinstance(tree, Tree):
         return None
@@ -267,7 +266,7 @@ def splits_of(model: FederatedLearner, client: str) -> bytes | None:
 
 
 def training_work(transcript: Transcript, prepared: Prepared, model: FederatedLearner) -> float:
-    """Multiply-adds of one training: each query once more, and each tree of a forest that pools records."""
+    """Estimate one training's multiply-adds: each query once, times the trees of a forest on pooled records."""
     sizes = prepared.train[prepared.owner].astype(str).value_counts()
     records = [int(sizes.get(entry.client, len(prepared.train))) for entry in transcript]
     trees = getattr(model, "n_estimators", 1) if isinstance(model, RawBaseline) else 1
@@ -276,7 +275,7 @@ def training_work(transcript: Transcript, prepared: Prepared, model: FederatedLe
 
 @dataclass(frozen=True, eq=False)
 class StudyRecords:
-    """All of a study's records, the clients' first, by their indices in one table."""
+    """All records of a study, the clients' first, by their indices in one table."""
 
     prepared: Prepared  #: the study
     choice: PolicyChoice  #: the shadows' policy
@@ -299,7 +298,7 @@ class StudyRecords:
 
     @cached_property
     def known(self) -> np.ndarray:
-        """What somebody with a record knows of it, outcome included; float, shape (records, columns)."""
+        """Encoded records with their targets, float, shape (records, columns)."""
         records = Records.from_frame(self.rows, self.prepared.schema)
         return np.column_stack([records.x, self.targets])
 
@@ -310,12 +309,12 @@ class StudyRecords:
 
     @property
     def targets(self) -> np.ndarray:
-        """Their targets by the schema, shape (records,)."""
+        """Encoded targets, shape (records,)."""
         assert self.prepared.schema.target is not None
         return targets(self.rows, self.prepared.schema.target)
 
     def told(self, finding: Finding) -> Finding:
-        """A finding whose ``exposed`` are by client, in the order of each one's table."""
+        """Return a finding with ``exposed`` by client, in the order of each client's table."""
         if not finding.exposed:
             return finding
         owners = self.prepared.train[self.prepared.owner].astype(str).to_numpy()
@@ -324,7 +323,7 @@ class StudyRecords:
         return replace(finding, exposed=by_client)
 
     def train(self, index: np.ndarray, _: np.ndarray) -> Regressor:
-        """Train a shadow on some of them, under the study's policy; what there is to note was said of its own model."""
+        """Train a shadow model on the records at ``index``, shape (n, 1), under the study's policy, without notes."""
         prepared, shadow = self.prepared, learner(self.prepared.study, self.choice)
         adopted = adopt(prepared.study, self.choice, shadow, prepared.schema)
         subset = replace(prepared, train=self.rows.iloc[index[:, 0].astype(int)])
@@ -346,12 +345,12 @@ class StudyRecords:
 
 @dataclass(frozen=True, eq=False)
 class Regressor:
-    """A fitted model that predicts records by their indices, each by its owner's own model where there are such."""
+    """Predicts records by their indices, with a personal learner each by its owner's model."""
 
     model: FederatedLearner
     records: pd.DataFrame
     schema: Schema
-    #: of each record, where each owner has a model; shape (records,)
+    #: of each record, for a personal learner, shape (records,); else None
     owner: np.ndarray | None = None
 
     def predict(self, index: np.ndarray) -> np.ndarray:
@@ -376,7 +375,7 @@ class Regressor:
 
 
 class Classifier(Regressor):
-    """The same for a model with probabilities; classes are the schema's codes."""
+    """A :class:`Regressor` with class probabilities; classes are the schema's codes."""
 
     def predict_proba(self, index: np.ndarray) -> np.ndarray:
         """Return class probabilities, shape (indices, classes)."""

@@ -1,4 +1,4 @@
-"""The files of a new study, from what an interview or a command's options said."""
+"""The files of a new study, from an interview's answers or a command's options."""
 
 import os
 import tomllib
@@ -18,7 +18,7 @@ from privfed.tables.csv_text import FILES
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled, no_source, public_schema
 
-#: What each learner makes, by whether it predicts a number
+#: Each learner's model, by whether the target is numeric
 LEARNERS: Mapping[bool, Mapping[str, str]] = {
     True: {
         "RuleFitRegressor": "a short list of rules and lines, each with what it adds, and its interval",
@@ -48,7 +48,7 @@ _SCHEMA = """\
 
 @dataclass(frozen=True)
 class NewStudy:
-    """What a study is about, and how its table is written."""
+    """Settings of a new study, and its table."""
 
     folder: Path  #: new or empty; its files are written there
     table: str  #: a file's path or a bundled set's name
@@ -58,17 +58,17 @@ class NewStudy:
     individual: str | None = None  #: the column that names the person behind each record
     learner: str = ""  #: by name; default: RuleFit
     epsilon: str = "4"  #: the whole budget
-    lasting: bool = False  #: one budget for all studies, in ledgers that last
+    lasting: bool = False  #: one budget for all studies, in persistent ledgers
     about: Mapping[str, str] = field(default_factory=dict)  #: as :class:`.AboutChoice`
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)  #: public, by column
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: public, by column
     left_out: Sequence[str] = ()  #: columns that are no features
 
     def write(self) -> list[Path]:
-        """Write ``study.toml``, ``schema.toml``, and once the schema is whole ``policy.toml``.
+        """Write ``study.toml``, ``schema.toml``, and if the schema is complete ``policy.toml``.
 
         Raises:
-            InputError: the folder is not empty, or the table, a column, or a learner is not there.
+            InputError: the folder is not empty, or the table, a column or the learner does not exist.
         """
         check_empty(self.folder)
         names = [column.name for column in columns_of(self.table)]
@@ -102,7 +102,7 @@ class NewStudy:
         return [self.folder / name for name in files]
 
     def _policy(self, study: Study, schema_text: str | None) -> Policy | None:
-        """What the study's private policy comes to; None while the schema's bounds are missing."""
+        """Return the study's private policy; None while the schema's bounds are missing."""
         choice = study.policies[0]
         learner = dry_run.learner(study, choice)
         try:
@@ -117,7 +117,7 @@ class NewStudy:
         return dry_run.policy(choice, learner, schema, self.folder, deployed=False)
 
     def _schema(self) -> str:
-        """Write the schema of all columns that are features, with what is known of them."""
+        """Return the schema of the features and the target as TOML, with the known bounds and categories."""
         excluded = {self.owner, self.individual, *self.left_out} - {self.target}
         blocks = [
             column_text(
@@ -159,7 +159,7 @@ class NewStudy:
 
 
 def learners(table: str, target: str, categories: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names of the learners that can predict a target, the usual one first."""
+    """Return the names of the learners that can predict a target, the default first."""
     columns = columns_of(table, target)
     kind = next((column.kind for column in columns if column.name == target), "number")
     classes = categories.get(target, ())
@@ -169,16 +169,16 @@ def learners(table: str, target: str, categories: Mapping[str, Sequence[str]]) -
 
 
 def _tables(data: Mapping[str, Any]) -> str:
-    """Write a study with its policies last, a table each."""
+    """Format a study as TOML, its policies last, one table each."""
     others = {key: value for key, value in data.items() if key != "policy"}
     policies = "".join(f"\n[[policy]]\n{tomli_w.dumps(policy)}" for policy in data["policy"])
     return tomli_w.dumps(others) + policies
 
 
 def columns_of(table: str, target: str = "") -> list[Found]:
-    """The columns of a file, or of a bundled set (its target last); InputError if it is neither.
+    """Return the columns of a file, or of a bundled set (its target last); InputError if it is neither.
 
-    A target of two whole numbers, such as 0 and 1, is a category.
+    A target with two integer values, such as 0 and 1, is categorical.
     """
     if table in bundled():
         return [Found(column.name, column.kind, None) for column in public_schema(table).columns]

@@ -1,4 +1,4 @@
-"""What an epsilon means in odds, and which epsilon given odds allow."""
+"""Conversion of epsilon to odds of an attack, and of odds to epsilon."""
 
 import re
 
@@ -9,14 +9,14 @@ from privfed.questions.exact import readable, shown_delta, shown_down
 
 
 def odds_of(epsilon: str, delta: str, fpr: float, rate: float) -> tuple[str, ...]:
-    """Say what a guarantee means; see :meth:`.Tradeoff.in_odds`."""
+    """Return a guarantee in odds, in sentences; see :meth:`.Tradeoff.in_odds`."""
     _check(fpr, rate)
     value = float(written_epsilon(epsilon, "epsilon"))
     return Tradeoff.approximate(value, _delta(delta)).in_odds(fpr, rate)
 
 
 def epsilon_for(odds: str, delta: str, fpr: float) -> str:
-    """Say which is the largest epsilon that keeps to odds such as ``at most 5 in 100``."""
+    """Return the largest epsilon within odds such as ``at most 5 in 100``, in a sentence."""
     _check(fpr, 0.5)
     small = _delta(delta)
     largest = shown_down(largest_epsilon(_share(odds), small, fpr))

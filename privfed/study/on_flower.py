@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def server_app() -> ServerApp:
-    """Make the ServerApp that carries out a study, by ``--run-config``.
+    """Build the ServerApp that runs a study, configured by ``--run-config``.
 
     Its keys: ``study`` (the study's file), ``out`` (the output folder), ``policy`` (default: the first),
-    ``deadline`` (seconds to wait for a silent owner).
+    ``deadline`` (seconds to wait for an owner's reply).
     """
     from flwr.serverapp import ServerApp
 
@@ -45,7 +45,7 @@ def server_app() -> ServerApp:
 
 
 def _in_a_line(record: logging.LogRecord) -> bool:
-    """Let Flower say in one line, without a traceback, why a study was stopped."""
+    """Shorten Flower's log record of a stopped study to one line without traceback."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, PrivfedError):
         record.msg, record.args, record.exc_info = f"privfed: {error}", (), None

@@ -1,4 +1,4 @@
-"""A data owner's side as a service: its sockets, and its health and metrics for this machine alone."""
+"""A data owner's side as a service: its sockets, and its health and metrics on this machine only."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from privfed.privacy.accountant import fraction_of
 from privfed.study.ledger_commands import currency
 from privfed.study.loopback import NOT_FOUND, HttpResponse, LoopbackServer
 
-#: Each metric's type and what it says.
+#: Each metric's type and description.
 METRICS = {
     "privfed_open": (
         "gauge",
@@ -35,7 +35,7 @@ Samples = Iterator[tuple[str, Mapping[str, str], float]]
 
 
 class OwnerService:
-    """Answers at an owner's sockets, and tells of it where the owner's file names a port, until closed.
+    """Answers at an owner's sockets, and serves metrics if the owner's file names a port, until closed.
 
     InputError: a socket or the port is taken.
     """
@@ -50,7 +50,7 @@ class OwnerService:
             sockets = owner.open_sockets(side)
             for socket in sockets:
                 self._closing.callback(socket.close)
-            #: Who is answered where.
+            #: Each peer with its socket, and the port of the metrics.
             self.served = [
                 f"{peer} at {opened.path}"
                 for peer, opened in zip(owner.sockets, sockets, strict=True)
@@ -66,7 +66,7 @@ class OwnerService:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Answer what has arrived, then close the ledger."""
+        """Answer pending requests, then close the ledger."""
         self._closing.close()
 
 
@@ -78,7 +78,7 @@ class Telling(LoopbackServer):
         self._side = side
 
     def answer(self, path: str) -> HttpResponse:
-        """Health, or metrics."""
+        """Return health, metrics, or status 404."""
         if path == "/health":
             fault = self._fault()
             return HttpResponse(503 if fault else 200, f"{fault or 'open'}\n")
@@ -124,7 +124,7 @@ class Telling(LoopbackServer):
 
 
 def _text(samples: Samples) -> str:
-    """Samples in Prometheus's text format, each metric's together."""
+    """Format samples in Prometheus's text format, grouped by metric."""
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
     for name, labels, value in samples:
         rendered = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
