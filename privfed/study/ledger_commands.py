@@ -381,7 +381,7 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
 
 
 def _is_loose(line: Line) -> bool:
-    """Whether the proven bound exceeds the budget although over 1 % of the budget remains."""
+    """Whether the proven bound reaches the budget although over 1 % of the budget remains."""
     budget, remaining = line.budget, line.remaining
     if budget is None or remaining is None or line.epsilon is None:
         return False

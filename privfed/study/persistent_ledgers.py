@@ -1,7 +1,7 @@
-"""Persistent ledgers: one file per data owner, in a folder that outlives studies and their outputs.
+"""Persistent ledgers: one file per data owner, in a folder that is kept across studies.
 
 One budget is in force in all of them. A study reserves a share, its maximum cost, when it starts, and
-starts only if that fits every owner's rest; last heads are remembered by :mod:`privfed.ledger.registry`.
+starts only if every owner's remaining budget covers it; :mod:`privfed.ledger.registry` keeps the last heads.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from privfed.study.price import Balance, Price, lacking, remaining
 from privfed.study.study import Study
 from privfed.tables.schema import Schema
 
-#: Ending of the file of heads that earlier versions kept beside the folder that they are of.
+#: Ending of the file of heads that earlier versions kept next to the folder of ledgers.
 HEADS = ".heads.json"
-NAMED = 5  #: Most owners that a refusal names
+NAMED = 5  #: Maximum owners that a refusal names
 
 
 def files_in(folder: Path) -> dict[str, Path]:
@@ -71,21 +71,21 @@ class PersistentLedgers:
 
     @property
     def earlier_heads_file(self) -> Path:
-        """The file of heads that earlier versions kept beside the folder; it is still read."""
+        """The file of heads that earlier versions kept next to the folder; it is still read."""
         return self.folder.with_name(self.folder.name + HEADS)
 
     def earlier_heads(self) -> dict[str, Head]:
-        """Return the heads that earlier versions kept beside the folder."""
+        """Return the heads that earlier versions kept next to the folder."""
         return read_heads(self.earlier_heads_file) if self.earlier_heads_file.is_file() else {}
 
     def registry(self) -> Registry:
-        """Return where the ledgers' heads are remembered; makes the ledgers' folder, or a StudyError."""
+        """Return the registry of the ledgers' heads; creates the ledgers' folder (StudyError: it cannot)."""
         with file_errors(str(self), "written", "name another folder", StudyError):
             self.folder.mkdir(parents=True, exist_ok=True)
         return Registry(witness=self.witness)
 
     def check_outside(self, out: Path) -> None:
-        """Check that the folder is not inside an output, which may be replaced; or a StudyError."""
+        """Check that the folder is not inside an output, which may be replaced (StudyError)."""
         if self.folder.is_relative_to(out.resolve()):
             raise StudyError(
                 f"{self}: lie inside the output {out}, which --overwrite replaces; name a folder "
@@ -95,7 +95,7 @@ class PersistentLedgers:
     # --- one budget for all studies --------------------------------------------------------------
 
     def terms(self) -> dict[str, Any] | None:
-        """Return what is in force in all ledgers (budget, unit, relation, accountant), or None."""
+        """Return the terms in force in all ledgers (budget, unit, relation, accountant), or None."""
         by_owner: dict[str, dict[str, Any]] = {}
         for owner, path in self.files().items():
             with closing(Ledger.read(path)) as ledger:
@@ -112,10 +112,10 @@ class PersistentLedgers:
         return next(iter(by_owner.values()), None)
 
     def hold(self, study: Study, choice: PolicyChoice, proposed: Policy) -> Policy:
-        """Return a study's policy with the owners' budget, unit, relation and accountant in force.
+        """Return a study's policy with the owners' budget, limits and accountant in force.
 
-        A policy's file is the owners' own and stays unmodified; the ledgers check it. StudyError: the
-        study states another budget than is in force, or a policy without a guarantee.
+        A policy file is unmodified; the ledgers check it. StudyError: the study states another budget
+        than the one in force, or has a policy without a guarantee.
         """
         terms = self.terms()
         budget = proposed.budget
@@ -166,15 +166,15 @@ class PersistentLedgers:
     # --- before a study begins -------------------------------------------------------------------
 
     def begin(self, study: Study, price: Price, schema: Schema, owners: Sequence[str]) -> None:
-        """Refuse a study that the ledgers cannot pay as a whole, before any query or charge.
+        """Refuse a study that the remaining budgets do not cover as a whole, before any query or charge.
 
         Raises:
-            LedgerError: a ledger was rewritten, replaced by an older copy, or is gone.
-            PolicyError: the ledgers have other terms, or the study's name stands for another policy.
-            BudgetError: the cost exceeds the rest of a budget.
-            StudyError: an unprotected release beside a budget.
+            LedgerError: a ledger was rewritten, replaced by an older copy, or is missing.
+            PolicyError: the ledgers have other terms, or another policy under the study's name.
+            BudgetError: the cost exceeds a remaining budget.
+            StudyError: an unprotected release under a budget.
         """
-        self.check_heads(owners)  # before what only a sound ledger can say
+        self.check_heads(owners)  # before anything that needs a valid ledger
         self._check_policy(study, price.policy)
         if price.policy.budget is None:
             return
@@ -191,7 +191,7 @@ class PersistentLedgers:
         check_affordable(study, price, balances, self.folder)
 
     def check_heads(self, owners: Sequence[str]) -> None:
-        """Verify the owners' ledgers against the heads of earlier runs; LedgerError: one is not it."""
+        """Verify the owners' ledgers against the heads of earlier runs (LedgerError: one does not match)."""
         files, registry = self.files(), Registry(witness=self.witness)
         earlier = self.earlier_heads()
         for known in registry.under(self.folder):
@@ -249,7 +249,7 @@ class PersistentLedgers:
                 )
 
     def balances(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Balance]:
-        """Return what each owner has spent or reserved for other studies; LedgerError: see :meth:`check_heads`."""
+        """Return what each owner spent or reserved for other studies (LedgerError: see :meth:`check_heads`)."""
         self.check_heads(owners)
         files, accountant, balances = self.files(), accountant_of(adopted), []
         for owner in owners:
@@ -269,10 +269,10 @@ class PersistentLedgers:
     def study_block(
         self, study: Study, price: Price, ledgers: Mapping[str, Ledger]
     ) -> Iterator[None]:
-        """Reserve a study's share in all its owners' ledgers, and seal it in the end, however it ends.
+        """Reserve a study's share in all owners' ledgers, and seal the study on exit, also after errors.
 
-        Owners are asked in the order of their names: of two studies begun at once the second is refused
-        by the first owner, and leaves nothing reserved behind. See :meth:`.Ledger.reserve_share`.
+        Ledgers are visited in the order of owners' names: of two concurrent studies, the first owner refuses
+        the second, so that nothing stays reserved for it. See :meth:`.Ledger.reserve_share`.
         """
         reserved: list[Ledger] = []
         accountant = accountant_of(price.policy)
@@ -309,7 +309,7 @@ def _check_times(study: Study, price: Price, balances: Sequence[Balance]) -> Non
 
 
 def check_affordable(study: Study, price: Price, balances: Sequence[Balance], folder: Path) -> None:
-    """Refuse a study whose price exceeds an owner's rest: a BudgetError with both, by kind."""
+    """Refuse a study whose price exceeds an owner's remaining budget (BudgetError with both, by kind)."""
     short, budget = (
         sorted(lacking(price, balances), key=lambda balance: balance.owner),
         price.policy.budget,

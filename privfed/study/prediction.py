@@ -1,4 +1,4 @@
-"""What a saved model predicts, and records made up from it: ``privfed predict``, ``privfed synthesize``."""
+"""Predictions of a saved model, and synthetic records from it: ``privfed predict``, ``privfed synthesize``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from privfed.tables.sources import read_table
 from privfed.tables.table_faults import check_table
 from privfed.tables.toml_file import naming
 
-#: What to write for a model of which each client keeps its own part.
+#: Message for a personal learner's model.
 _HOMES = "model file {}: each client has a model of its own; write --client {} --shelf PATH ({})"
 
 
@@ -27,9 +27,9 @@ def predict(
 ) -> pd.DataFrame:
     """Predict each row of a CSV file by a saved model; columns outside its schema are ignored.
 
-    How the file is written (separator, encoding, decimals) is told by its first lines, as for ``privfed schema``.
+    The file's format (separator, encoding, decimals) is detected from its first lines, as for ``privfed schema``.
 
-    ``client`` names whose personal model predicts, which lies on that client's ``shelf``.
+    ``client`` selects a personal model, which is in that client's local store, the file ``shelf``.
 
     Returns:
         one row per record: the prediction under the target's name, and a classifier's probabilities, each
@@ -61,7 +61,7 @@ def synthesize(model: Path, rows: int, random_state: int | None = None) -> pd.Da
     """Draw records with labels from a saved private forest; see :meth:`.FedForestClassifier.synthesize`.
 
     Raises:
-        InputError: no such file, no model, or one without the releases that records are drawn from.
+        InputError: no such file, no model, or one without the releases needed.
     """
     learnt = load(model)
     if not hasattr(learnt, "synthesize"):

@@ -1,4 +1,4 @@
-"""The maximum cost of a study, from plan and policy alone: no record is read, so it is public."""
+"""The maximum cost of a study, from its plan and policy: public, as no records are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from privfed.tables.schema import Schema
 if TYPE_CHECKING:
     from privfed.learners.base import Planned
 
-#: What is known of masks among owners whom only the table names.
+#: Note on masks among owners who are not known before the table is read.
 UNNAMED = (
     "behind masks where its sums are masked; write names or count under [clients] to have what holds if they "
     "fail priced too, which depends on the number of owners"
@@ -68,12 +68,12 @@ class Price:
     fits: bool  #: whether the total is within the budget
     over: tuple[str, ...] = ()  #: the limits that it exceeds, in words
     shuffled: Fraction | None = None  #: epsilon if the shuffler that the policy trusts is honest
-    deployed: bool = False  #: whether among owners' own machines, not simulated here
-    unnamed: bool = False  #: whether sums are masked among owners whom only the table names
+    deployed: bool = False  #: whether run on the owners' machines, not simulated
+    unnamed: bool = False  #: whether sums are masked among owners who are not known yet
 
     @property
     def name(self) -> str:
-        """The policy's name, and where it is carried out."""
+        """The policy's name, and where it is run."""
         return f"{self.policy.name}, on the owners' machines" if self.deployed else self.policy.name
 
     @property
@@ -83,7 +83,7 @@ class Price:
 
     @property
     def basis(self) -> str:
-        """What the total would rest on beside what is derived, in words; or nothing."""
+        """The total's assumptions that are not derived here, in words; empty if there are none."""
         names = {name for line in self.lines if line.loss for name in line.loss.basis}
         text, masked = basis_in_words(names), self.policy.masked
         text += "; " * bool(text and self.unnamed) + UNNAMED * self.unnamed
@@ -101,11 +101,11 @@ class Price:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is released: all queries are refused, or stay with the client."""
+        """Whether nothing is released: all queries are refused, or have local effects only."""
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
 
     def share(self, line: KindPrice) -> Fraction | None:
-        """Return a line's fraction of the budget in the accountant's currency, which adds up; or None."""
+        """Return a line's fraction of the budget in the accountant's currency, which is additive; or None."""
         if self.policy.budget is None or line.loss is None or not line.loss.finite:
             return None
         accountant = accountant_of(self.policy)
@@ -152,7 +152,7 @@ class Price:
 
 
 def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
-    """Price a plan under a policy; PolicyError: a mechanism cannot protect what the plan asks for."""
+    """Price a plan under a policy (PolicyError: a mechanism cannot protect a planned query)."""
     for kind in {limit.where["kind"] for limit in policy.limits if "kind" in limit.where}:
         if kind not in policy.guards:
             raise PolicyError(
@@ -179,11 +179,11 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
 def _shuffled(
     policy: Policy, planned: Sequence[tuple[Planned, Sequence[KindPrice]]]
 ) -> Fraction | None:
-    """What all answers tell if the trusted shuffler shuffles each yes-or-no answer by itself; or None.
+    """Return epsilon of all answers if the trusted shuffler shuffles each bit independently; or None.
 
-    Shuffled are questions of one bit for each individual, at an epsilon that the plan fixes. Bits hashed by
-    who answers need their senders; of several bits of one individual, and of what a search spends as it
-    goes on, only the local total is known to bound them.
+    Shuffled are queries of one bit per individual, at an epsilon that the plan fixes. Bits hashed by
+    individual need their senders; several bits of one individual, and the adaptive spending of a search,
+    are bounded by their local total.
     """
     if policy.shuffled is None:
         return None
@@ -217,20 +217,20 @@ def _shuffled(
 def _guarantee(
     policy: Policy, accountant: Accountant, total: Amount
 ) -> tuple[Fraction | None, Fraction]:
-    """Return epsilon and delta of a total; without a budget, those of an odometer."""
+    """Return epsilon and delta of a total; without a budget, the odometer's."""
     if policy.budget is not None:
         return accountant.guarantee(total, policy.budget.delta)[0], policy.budget.delta
     if total == accountant.nothing:
         return Fraction(0), Fraction(0)
     try:
         stated = accountant.stated(total, None)
-    except PolicyError:  # the losses' own deltas exceed the one that it would be stated at
+    except PolicyError:  # the losses' deltas exceed the stated one
         return None, Fraction(0)
     return stated.epsilon, stated.delta
 
 
 def _exceeded(policy: Policy, lines: Sequence[KindPrice], accountant: Accountant) -> Iterator[str]:
-    """Yield the limits that one client's schedule certainly exceeds, in words.
+    """Yield the limits that one client's schedule is certain to exceed, in words.
 
     Limits for a study, client, principal, month or model may not apply and are skipped.
     """
@@ -248,7 +248,7 @@ def _exceeded(policy: Policy, lines: Sequence[KindPrice], accountant: Accountant
 
 
 def _oversized(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[str]:
-    """Yield the kinds of which an answer as large as planned has more cells than the policy allows, in words."""
+    """Yield the kinds whose largest planned answer has more cells than the policy allows, in words."""
     largest: dict[str, int] = {}
     for query in (planned.query for planned in plan if planned.query.kind in policy.guards):
         cells = sum(part.size for part in query.parts(schema).values())
@@ -261,13 +261,13 @@ def _oversized(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Itera
 def _by_scope(
     limit: Limit, lines: Sequence[KindPrice], accountant: Accountant
 ) -> dict[str, Amount]:
-    """Return the spending in each scope of a limit that a plan can tell apart."""
+    """Return the spending in each scope of a limit that a plan distinguishes."""
     spent: dict[str, Amount] = {}
     for line in (line for line in lines if limit.applies({"kind": line.kind})):
         scope = line.kind if "kind" in limit.aspects else ""
         before = spent.get(scope, accountant.nothing)
         if "round" in limit.aspects:
-            # a plan does not say how many questions a round asks, but it is one at least
+            # a plan does not state the queries of a round; at least one is certain
             once = _times(accountant, accountant.nothing, replace(line, times=1))
             spent[scope] = max(before, once)
         else:
@@ -354,7 +354,7 @@ class Balance:
     spent: Amount  #: all charges, under the ledger's accountant
     #: number of charges of each kind in this study
     times: Mapping[str, int] = field(default_factory=dict)
-    #: other studies that have not ended and hold a share with something left
+    #: other studies that have not ended and have an unspent share
     holding: tuple[str, ...] = ()
 
 
@@ -372,7 +372,7 @@ def lacking(price: Price, balances: Sequence[Balance]) -> list[Balance]:
 
 
 def remaining(balance: Balance, policy: Policy) -> str:
-    """Format an owner's remaining epsilon for one more study, rounded down; to 0 below 0.001 % of the budget."""
+    """Format an owner's remaining epsilon for a further study, rounded down; 0 below 0.001 % of the budget."""
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
         return "no bound"
@@ -380,7 +380,7 @@ def remaining(balance: Balance, policy: Policy) -> str:
 
 
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
-    """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down, to 0 below 0.001 %."""
+    """Format the largest fraction of a whole in a part, rounded up; or the rest, rounded down, 0 below 0.001 %."""
     taken = fraction_of(part, whole)
     if rest:
         percent = 100 * (1 - taken)
@@ -389,7 +389,7 @@ def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
 
 
 def any_fits(prices: Sequence[Price], balances: Mapping[str, Sequence[Balance]]) -> bool:
-    """Whether some policy with a budget fits what is left, or some at all if none has a budget."""
+    """Whether any policy with a budget (if none has one: any policy) fits the remaining budgets."""
     bounded = [price for price in prices if price.policy.budget is not None]
     return any(
         price.fits
@@ -400,7 +400,7 @@ def any_fits(prices: Sequence[Price], balances: Mapping[str, Sequence[Balance]])
     )
 
 
-NAMED = 20  #: Most owners with the same share that a price names
+NAMED = 20  #: Maximum owners with the same balance that a price names
 
 
 def priced(price: Price, balances: Sequence[Balance] = ()) -> str:
@@ -437,7 +437,7 @@ def priced(price: Price, balances: Sequence[Balance] = ()) -> str:
 
 
 def _exceeded_part(price: Price) -> str:
-    """The budget, or the component of it that a price exceeds while its epsilon does not."""
+    """Return the budget, or the component that a price exceeds while its epsilon does not, in words."""
     budget = price.policy.budget
     if budget is None or price.epsilon is None or price.epsilon > budget.epsilon:
         return "the budget"
@@ -448,14 +448,14 @@ def _exceeded_part(price: Price) -> str:
 
 
 def _largest_component(accountant: Accountant, part: Amount, whole: Amount) -> str:
-    """The component of which a part takes the largest fraction; the first of several."""
+    """Return the component of which a part takes the largest fraction; the first of ties."""
     triples = zip(accountant.components, part, whole, strict=True)
     fractions = {name: a / b if b else Fraction(0) for name, a, b in triples}
     return max(fractions, key=fractions.__getitem__)
 
 
 def _caps_lines(price: Price) -> list[str]:
-    """Say which kinds may be charged more than their lines, by what others leave."""
+    """Format the kinds that may be charged more than their lines, from budget that others do not use."""
     caps = [
         f"{kind} {mechanism_of(guard).currency} {shown(guard.cap)}"
         for kind in {
@@ -471,7 +471,7 @@ def _caps_lines(price: Price) -> list[str]:
 
 
 def _without_shared_basis(loss: Loss) -> Loss:
-    """A loss without a word on its masks and on who adds it up, which the total has."""
+    """Return a loss without the notes on masks and composition, which the total has."""
     return replace(
         loss, basis=tuple(name for name in loss.basis if not name.startswith((MASKED, COMPOSED)))
     )
@@ -512,7 +512,7 @@ def _total(price: Price) -> str:
 
 
 def _shuffler_lines(price: Price) -> list[str]:
-    """Format what would be told if the shuffler that the policy trusts did its part."""
+    """Format the guarantee if the shuffler that the policy trusts is honest."""
     trusted = price.policy.shuffled
     if trusted is None or price.shuffled is None:
         return []

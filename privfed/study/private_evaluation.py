@@ -1,8 +1,8 @@
-"""A model's worth by what owners release of its errors on held-out records: a share of the budget.
+"""Private evaluation of a model by its errors on the owners' held-out records, for a share of the budget.
 
-The share is taken from the learner's, in the accountant's own currency, so that the study costs no more.
-Intervals follow from the noise alone: of 1,000 draws of it, each subtracted from what was released, the
-middle 95 % of the figures.
+The share is taken from the learner's, in the accountant's currency, so that the study's total is the same.
+Intervals cover the noise only: the central 95 % of the metrics over 1,000 draws of the noise, each
+subtracted from the releases.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from privfed.questions.exact import shown
 from privfed.study.metrics import SCORES
 from privfed.tables.schema import Column, Schema
 
-#: Share of a deployment's budget that is kept for it, unless the study says otherwise
+#: Default share of a deployment's budget for the evaluation
 SHARE = Fraction(1, 10)
-DRAWS = 1000  #: Of the noise, for an interval
-#: By accountant: the mechanism whose spends are its currency.
+DRAWS = 1000  #: Number of noise draws for an interval
+#: By accountant: the mechanism whose spends are in its currency.
 MECHANISMS = {"zcdp": "gaussian", "pure": "laplace"}
 NOTE = "released by the owners on their held-out records; 95 % intervals cover the noise alone"
 TOO_FEW = "performance not measured: the held-out records are too few for the noise of its share of the budget"
@@ -46,14 +46,16 @@ OWN_MODELS = (
     "(privfed predict --client --shelf)"
 )
 ACCURACY, AREA, RMSE = "accuracy", "area under the curve", "root mean squared error"
-LEVEL = 0.95  #: Of an interval
+LEVEL = 0.95  #: Confidence level of intervals
 KINDS = {ClassScores.kind, RegressionErrors.kind}
-CERTAIN = 1e-6  #: How near to perfect a constant's figure is where noise hides all classes but one
-LEAST_SHARE = 1e-9  #: Of a class, in the constant's log loss
-Figures = dict[str, np.ndarray]  #: By name, as released and for each draw of the noise
-#: Totals over owners by part, along the first axis as released and for each draw
+CERTAIN = 1e-6  #: Distance from a perfect score below which a constant baseline is degenerate
+LEAST_SHARE = 1e-9  #: Minimum frequency of a class in the constant's log loss
+Figures = dict[
+    str, np.ndarray
+]  #: Metrics by name, shape (1 + draws,): as released, then for each draw
+#: Totals over owners by part, shape (1 + draws, ...): as released, then for each draw
 Sums = Mapping[str, np.ndarray]
-#: Of a prediction: the class, both ends, and the outcome's mean
+#: A bin of predictions: the class, lower and upper end, and the outcome's mean
 Bin = tuple[str, float, float, np.ndarray]
 
 
@@ -64,12 +66,12 @@ def with_evaluation(
     model: FederatedLearner,
     schema: Schema,
 ) -> Policy:
-    """Return a learner's policy of some epsilon, a share of which is kept for questions of its errors.
+    """Return a learner's policy at an epsilon of which a share is spent on the evaluation.
 
-    ``share`` None keeps :data:`SHARE` where such questions can be asked.
+    ``share`` None is :data:`SHARE` if the model can be evaluated, else 0.
 
     Raises:
-        StudyError: a share is asked for, and they cannot be; or it leaves no epsilon.
+        StudyError: a share is given, and the model cannot be evaluated; or epsilon is too small.
     """
     policy, query = propose(epsilon), question_of(model, schema)
     budget, mechanism = policy.budget, MECHANISMS.get(accountant_of(policy).name)
@@ -94,7 +96,7 @@ def with_evaluation(
 
 
 def question_of(model: FederatedLearner, schema: Schema) -> Any:
-    """The question by which a learner's models are priced, before there is one; None if there is none."""
+    """Return the evaluation's query for pricing, without a model; None if the learner has none."""
     kind = question_about(model)
     query = None if kind is None else kind(b"")
     try:
@@ -104,12 +106,12 @@ def question_of(model: FederatedLearner, schema: Schema) -> Any:
 
 
 def asks_evaluation(policy: Policy) -> bool:
-    """Whether a policy answers a question of a model's errors."""
+    """Whether a policy allows an evaluation's query."""
     return not KINDS.isdisjoint(policy.guards)
 
 
 def whole_plan(model: FederatedLearner, schema: Schema, policy: Policy) -> Sequence[Planned]:
-    """A learner's longest schedule, and the question of its errors where the policy answers that."""
+    """Return a learner's longest schedule, with the evaluation's query if the policy allows it."""
     plan, query = model.plan(schema, policy), question_of(model, schema)
     if not isinstance(plan, Sequence) or not all(isinstance(line, Planned) for line in plan):
         raise StudyError(f"{type(model).__name__}: plan gives no list of Planned(query, times)")
@@ -118,11 +120,11 @@ def whole_plan(model: FederatedLearner, schema: Schema, policy: Policy) -> Seque
 
 
 def evaluated(model: FederatedLearner, federation: Disclosure) -> dict[str, Any]:
-    """Ask all owners for a fitted model's errors, and say what follows.
+    """Query all owners for a fitted model's errors, and compute metrics.
 
     Returns:
-        as :func:`.measure`, of noisy figures, with ``intervals`` by name and ``calibration``, see
-        :func:`_calibration`; or ``told``, why there is none.
+        as :func:`.measure`, from noisy sums, with ``intervals`` by name and ``calibration``, see
+        :func:`_calibration`; or ``told``, why there are none.
     """
     kind = question_about(model)
     if kind is None:
@@ -142,7 +144,7 @@ def evaluated(model: FederatedLearner, federation: Disclosure) -> dict[str, Any]
 
 
 def _noisy_sums(answer: Answer) -> Sums:
-    """The totals by part, first as released, then with fresh noise of the same laws subtracted."""
+    """Return totals by part, as released, then with noise of the same scale subtracted in each draw."""
     rng, releases = np.random.default_rng(0), answer.releases.values()
     totals = {name: answer.total(name) for name in sorted({n for r in releases for n in r.parts})}
     sums = {name: np.repeat(total[None], 1 + DRAWS, axis=0) for name, total in totals.items()}
@@ -158,7 +160,7 @@ def _noisy_sums(answer: Answer) -> Sums:
 
 
 def _interval(values: np.ndarray) -> list[float] | None:
-    """The middle of what a figure is over the draws, itself included; None if the noise may undo it."""
+    """Return a metric's central interval over the draws, extended to its value; None if too many are NaN."""
     value, drawn = values[0], values[1:]
     if np.isnan(value) or np.isnan(drawn).mean() > (1 - LEVEL) / 2:
         return None
@@ -167,9 +169,9 @@ def _interval(values: np.ndarray) -> list[float] | None:
 
 
 def _metrics(figures: Figures, constants: Figures, sums: Sums) -> dict[str, Any]:
-    """Figures as metrics, the first of them the headline; those that the noise may undo are left out.
+    """Return the metrics, the first one as the headline, without those that have no interval.
 
-    ``margins`` are intervals of the difference to the constant's figure, which is as noisy.
+    ``margins`` are intervals of the difference to the constant baseline, which is as noisy.
     """
     computed = {name: _interval(values) for name, values in figures.items()}
     intervals = {name: interval for name, interval in computed.items() if interval is not None}
@@ -197,17 +199,17 @@ def _metrics(figures: Figures, constants: Figures, sums: Sums) -> dict[str, Any]
 
 
 def _is_degenerate(name: str, constant: np.ndarray) -> bool:
-    """Whether noise alone made a constant's figure perfect: no spread of numbers, or one class for all records."""
+    """Whether noise makes a constant baseline perfect: zero variance, or a single class."""
     flawless = constant[0] >= 1 - CERTAIN if name == ACCURACY else constant[0] <= CERTAIN
     return bool(flawless and constant.any())
 
 
 def _calibration(bins: Iterable[Bin]) -> dict[str, Any]:
-    """What the outcomes are on average where the model predicts within a bin, as far as the noise tells.
+    """Return mean outcomes by bin of the prediction, for bins with an interval.
 
     Returns:
-        ``calibration``, a list of ``of`` (a class, or nothing), ``low`` and ``high`` of the prediction, and
-        of the outcome ``mean`` and ``interval``; nothing where no bin can be told.
+        ``calibration``, a list of ``of`` (a class, or empty), ``low`` and ``high`` of the prediction, and
+        of the outcome ``mean`` and ``interval``; empty if no bin has one.
     """
     rows = [
         {"of": of, "low": low, "high": high, "mean": float(values[0]), "interval": interval}
@@ -218,7 +220,7 @@ def _calibration(bins: Iterable[Bin]) -> dict[str, Any]:
 
 
 def _bin_means(sums: Sums, target: Column) -> Iterator[Bin]:
-    """By bin of the predicted number, the mean of the target."""
+    """Yield the target's mean by bin of the prediction."""
     middle, half = middle_and_half(target)
     ends = target.bounds[0] + 2 * half * np.arange(BINS + 1) / BINS
     for index, values in enumerate(np.moveaxis(sums["bins"], 1, 0) if "bins" in sums else ()):
@@ -229,7 +231,7 @@ def _bin_means(sums: Sums, target: Column) -> Iterator[Bin]:
 
 
 def _bin_rates(sums: Sums, target: Column) -> Iterator[Bin]:
-    """By class and bin of its probability, the rate of the class."""
+    """Yield each class's rate by bin of its predicted probability."""
     if "scores" not in sums:
         return
     names = [str(name) for name in target.categories] or ["0", "1"]
@@ -242,12 +244,12 @@ def _bin_rates(sums: Sums, target: Column) -> Iterator[Bin]:
 
 
 def _nan_below_one(counts: np.ndarray) -> np.ndarray:
-    """Noisy numbers of records, or not a number where they may be none."""
+    """Replace noisy counts of at most 1, which may be of no records, by NaN."""
     return np.where(counts > 1, counts, np.nan)
 
 
 def _regression_figures(sums: Sums, target: Column) -> tuple[Figures, Figures]:
-    """A regressor's figures and the constant's: the held-out records' own mean."""
+    """Return metrics of a regressor, and of the constant baseline, the held-out records' mean."""
     half = middle_and_half(target)[1]
     count, absolute, squared, t, t_squared = sums["sums"].T
     count = _nan_below_one(count)
@@ -262,11 +264,11 @@ def _regression_figures(sums: Sums, target: Column) -> tuple[Figures, Figures]:
 
 
 def _class_figures(sums: Sums) -> tuple[Figures, Figures]:
-    """A classifier's figures and the constant's: the held-out records' own frequencies of classes.
+    """Return metrics of a classifier, and of the constant baseline, the held-out records' class frequencies.
 
-    The area under the curve is of the binned probabilities (one against the rest, the mean over classes):
-    the part of pairs of a record of the class and one that is not, in which the first's bin is higher; a
-    half where it is the same.
+    The area under the curve is of binned probabilities (one against the rest, mean over classes): the
+    fraction of pairs of a record of the class and another one in which the first has the higher bin; ties
+    count one half.
     """
     count, errors, loss = sums["sums"].T
     count = _nan_below_one(count)

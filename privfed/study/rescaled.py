@@ -1,4 +1,4 @@
-"""A data owner's policy at another epsilon: every spend changed by one factor, nothing else."""
+"""A data owner's policy at another epsilon: all spends multiplied by one factor."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,17 +13,17 @@ from privfed.study.price import price
 from privfed.study.private_evaluation import whole_plan
 from privfed.tables.schema import Schema
 
-STEPS = 24  #: Of the bisection for a factor that the accountant's ceiling does not give
-CLOSE = Fraction(99, 100)  #: Least of the intended fraction of the budget that is near enough
-GRID = 10**12  #: Denominator of a spend, rounded down
+STEPS = 24  #: Bisection steps for the factor, if the ratio of ceilings does not fit
+CLOSE = Fraction(99, 100)  #: Minimum of the intended fraction of the budget that is accepted
+GRID = 10**12  #: Denominator of spends, which are rounded down
 
 
 def rescaled(policy: Policy, epsilon: Fraction, model: FederatedLearner, schema: Schema) -> Policy:
     """Return the policy with another epsilon, whose plan takes the same fraction of the budget.
 
-    Budget and limits are multiplied by the quotient of the epsilons; delta, guards' times and
-    everything else stay. Spends and caps are multiplied by one factor: that of the ceilings in the
-    accountant's currency where losses are linear in spends, else the largest that is found by bisection.
+    Budget and limits are multiplied by the ratio of the epsilons; delta, guards' times and all else are
+    unchanged. Spends and caps are multiplied by one factor: the ratio of the ceilings in the accountant's
+    currency if losses are linear in spends, else the largest one by bisection.
 
     Raises:
         StudyError: the policy has no budget, or its plan no finite cost.
@@ -59,7 +59,7 @@ def rescaled(policy: Policy, epsilon: Fraction, model: FederatedLearner, schema:
 def _bisect(
     within: Policy, factor: Fraction, taken: Callable[[Policy], Fraction], target: Fraction
 ) -> Policy:
-    """Return the policy with spends times a factor near the given one, so that its plan takes ``most``."""
+    """Return the policy with spends times a factor near the given one, so that its plan takes ``target``."""
     candidate = _scale(within, factor)
     if CLOSE * target <= taken(candidate) <= target:
         return candidate

@@ -30,22 +30,22 @@ _REVEALED = """\
 
 @dataclass(frozen=True)
 class Found:
-    """What a file shows of one of its columns: nothing that any record holds."""
+    """A column of a file, without any record's values."""
 
     name: str
-    kind: Kind  #: by its type alone
-    fault: str | None  #: why it is no category, if it is a text that is none
-    two_values: bool = False  #: whether its records have two different whole numbers at most
+    kind: Kind  #: by its data type
+    fault: str | None  #: why a column of text is not categorical
+    two_values: bool = False  #: whether it has at most two distinct integers
 
 
 def found(path: Path, text: Text) -> list[Found]:
-    """Look at a table's columns; InputError if it cannot be read, or holds other decimals."""
+    """Return a table's columns (InputError: it cannot be read, or has another decimal separator)."""
     frame = _read_named(path, text)
     return [_summarise(frame[name], str(name)) for name in _check_decimals(frame, path).columns]
 
 
 def _read_named(path: Path, text: Text) -> pd.DataFrame:
-    """Read a table whose first row has names: those of a record would be written down (InputError)."""
+    """Read a table with a header (InputError: its first row may be a record, whose values would be written)."""
     if may_be_a_record(columns(path, text=text)):
         raise InputError(
             f"data file {path}: {NO_HEADER}; a column that is called by a number, call otherwise"
@@ -54,17 +54,17 @@ def _read_named(path: Path, text: Text) -> pd.DataFrame:
 
 
 def form_of(path: Path) -> Text:
-    """Propose how a file is written, from its first lines."""
+    """Detect a file's format from its first lines."""
     return proposed(path) if path.name.endswith(WRITTEN) and path.is_file() else PLAIN
 
 
 def schema_text(
     path: Path, target: str | None, *, text: Text | None = None, categories: bool = False
 ) -> str:
-    """Return a table's schema without bounds, as TOML whose reading lists the missing ones.
+    """Return a table's schema without bounds, as TOML; reading it reports the missing ones.
 
-    Without a ``text``, the form of a CSV file is proposed from its first lines, and written down. With
-    ``categories``, those found in the records are written, and the file marked as inferred.
+    ``text`` is the format of a CSV file; by default it is detected from the first lines. With
+    ``categories``, those of the records are included, and the schema is marked as inferred.
     """
     text = form_of(path) if text is None else text
     frame = _check_decimals(_read_named(path, text), path)
@@ -93,7 +93,7 @@ def schema_text(
 def column_text(
     column: Found, bounds: tuple[float, float] | None = None, categories: Sequence[str] = ()
 ) -> str:
-    """Write one column of a schema; what is not known is left to fill in."""
+    """Format one column of a schema, with comments to fill in for unknown values."""
     lines = [f"# This column {column.fault}."] if column.fault else []
     lines += ["[[column]]", line("name", column.name), f'kind = "{column.kind}"']
     if categories:
@@ -109,7 +109,7 @@ def column_text(
 
 
 def read_as(text: Text) -> str:
-    """What a study writes to read the table alike, as comments."""
+    """Return the study's keys that reproduce a format, as comments."""
     other = written(text)
     lines = "".join(f"#   {line(key, value)}\n" for key, value in other.items())
     return (
@@ -119,12 +119,12 @@ def read_as(text: Text) -> str:
 
 
 def written(text: Text) -> dict[str, str]:
-    """What a study's ``[data]`` says of a form that is not the plain one."""
+    """Return the keys of a study's ``[data]`` for a format, without defaults."""
     return {key: value for key, value in vars(text).items() if value != getattr(PLAIN, key)}
 
 
 def line(key: str, value: Any) -> str:
-    """One line of TOML."""
+    """Return one line of TOML."""
     return tomli_w.dumps({key: value}).strip()
 
 

@@ -16,7 +16,7 @@ from privfed.tables.sources import public_schema as schema_of
 def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
     """Read a study's schema file, with a target: the study's, the file's, or the table's last column.
 
-    The table's columns are its ``header``, if known. StudyError: the two do not name one listed target.
+    ``header`` has the table's columns, if known. StudyError: the two do not name one listed target.
     """
     path, target = study.data.schema, study.data.target
     schema = Schema.from_toml(study.folder / str(path))
@@ -46,15 +46,15 @@ def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
 
 
 def has_table(study: Study) -> bool:
-    """Whether a study's table is where the study is; on the server of several machines it is not."""
+    """Whether a study's table exists here; on the server of several machines it does not."""
     source = study.data.source
     return not source.endswith(FILES) or (study.folder / source).is_file()
 
 
 def public_schema(study: Study, *, deployed: bool = False) -> Schema:
-    """Return the schema that a study is priced by, from public files alone; or a StudyError.
+    """Return the schema for pricing a study, from public files only (StudyError: there is none).
 
-    ``deployed`` on several machines, no table's header is read.
+    ``deployed``: on several machines, no table's header is read.
     """
     source, data = study.data.source, study.data
     if study.clients.partition == "cohort":

@@ -1,4 +1,4 @@
-"""A study simulated in one process, which holds the truth; what it measures is not publishable."""
+"""A study simulated in one process, which holds all records; its measurements are not publishable."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ from privfed.tables.sources import Dataset, bundled, columns, load
 from privfed.tables.table_faults import check_table
 
 Progress = Callable[[int], object]
-#: How far apart the seeds of test noise lie from one run of a policy to the next, and of audits' coins.
+#: Offset between the seeds of consecutive runs of a policy, and of audits.
 NEXT_DRAW = 104_729
-GROUPS = 10  #: Of a number's range, where coins deal a table out by the target
-CANARIES = 400  #: Most planted records of one audited training
+GROUPS = 10  #: Bins of a numeric target's range in a Dirichlet partition by coins
+CANARIES = 400  #: Maximum planted records of one audited training
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class Prepared:
     def federate(
         self, adopted: Policy, ledgers: Path | None, block: int, registry: Registry | None = None
     ) -> LocalDisclosure:
-        """Put a gate before each client's records, with a ledger each."""
+        """Build a gate with its ledger for each client's records."""
         return LocalDisclosure.from_frame(
             self.train,
             target=self.dataset.target,
@@ -113,7 +113,7 @@ class Prepared:
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
-        """Score the model on held-out records; a personal learner client by client."""
+        """Score the model on held-out records; a personal learner by client."""
         if isinstance(model, PersonalLearner):
             metrics = measure_own(model, self.train, self.test, schema, self.owner)
         else:
@@ -123,7 +123,7 @@ class Prepared:
         return metrics
 
     def facts(self) -> dict[str, Any]:
-        """Return each client's number of records, and of values outside the bounds."""
+        """Return each client's numbers of records and of values outside the bounds."""
         sizes = self.train[self.owner].value_counts(sort=False)
         clipped = {name: records.clipped for name, records in self.truth().items()}
         return {
@@ -133,7 +133,7 @@ class Prepared:
         }
 
     def _persons(self) -> dict[str, Any]:
-        """Return each client's number of persons, and of those with several records."""
+        """Return each client's numbers of persons and of persons with several records."""
         person = self.study.data.individual
         if person is None:
             return {}
@@ -151,7 +151,7 @@ class Prepared:
     def truth(self, transcript: Transcript | None = None) -> dict[str, Records]:
         """Return each client's records, to score attacks on a transcript.
 
-        A masked total has all owners' records as its members, so that held-out ones are the outsiders.
+        The members of a masked total are all owners' records; held-out ones are the non-members.
         """
         totals = _totals(transcript)
         if totals:
@@ -165,7 +165,7 @@ class Prepared:
         return self._by_owner(self.train)
 
     def controlled(self, transcript: Transcript | None = None) -> dict[str, Records]:
-        """Return each client's records and its held-out ones, for attacks that compare with them; see :meth:`truth`."""
+        """Return each client's records and its held-out ones, for attacks with controls; see :meth:`truth`."""
         totals = _totals(transcript)
         if totals:
             truth = self.truth(transcript)
@@ -182,11 +182,11 @@ class Prepared:
 
 
 def _totals(transcript: Transcript | None) -> list[str]:
-    """The names under which masked totals left."""
+    """Return the names under which masked totals were released."""
     return sorted({entry.client for entry in transcript or () if entry.release.owners})
 
 
-#: What a study can be about: a divided table, or a cohort's rules.
+#: A study's data: a partitioned table, or a cohort's rules.
 AnyPrepared = Prepared | PreparedCohort
 
 
@@ -199,7 +199,7 @@ def prepare(study: Study) -> AnyPrepared:
 
 
 def divide(study: Study) -> Prepared:
-    """Load a study's table, partition it among the clients and hold a fraction of each out."""
+    """Load a study's table, partition it among the clients and hold out a fraction of each part."""
     dataset = _dataset(study)
     if dataset.schema is not None:
         check_owners(study, dataset.schema)
@@ -229,7 +229,7 @@ def divide(study: Study) -> Prepared:
 
 
 def _dataset(study: Study) -> Dataset:
-    """Load a study's table with its schema, or without one with its target."""
+    """Load a study's table with its schema, or else with its target."""
     data, schema, target = study.data, None, study.data.target
     if data.schema is not None:
         header = None
@@ -248,7 +248,7 @@ def _dataset(study: Study) -> Dataset:
 
 
 def _check_here(study: Study, path: Path) -> None:
-    """Say what runs a study whose records stayed with their owners; InputError."""
+    """Check that the data file exists (InputError: how to run a study on the owners' machines)."""
     if study.clients.names and not path.exists() and (study.folder / KEYS).is_dir():
         raise InputError(
             f"data file {path}: is not here, and beside the study is a folder {KEYS}: a study on the owners' own "
@@ -309,7 +309,7 @@ def _reserve(
     federation: LocalDisclosure,
     persistent: PersistentLedgers | None,
 ) -> AbstractContextManager[None]:
-    """Reserve the study's share of lasting budgets while it runs, a cohort's of each individual's."""
+    """Reserve the study's share of persistent budgets while it runs; of each individual's in a cohort."""
     if persistent is None or adopted.budget is None:
         return nullcontext()
     cost = price(whole_plan(model, prepared.schema, adopted), prepared.schema, adopted)
@@ -325,7 +325,7 @@ def _rerun(
     engine: Engine,
     noise: Mapping[str, NoiseSums],
 ) -> list[dict[str, Any]]:
-    """Repeat the training as the study says, with fresh noise and ephemeral ledgers; add it to the noise."""
+    """Repeat the training ``runs - 1`` times with fresh noise and ephemeral ledgers; add up sums of noise."""
     study, metrics = prepared.study, []
     for number in range(1, study.runs):
         fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
@@ -350,8 +350,8 @@ def attack(
     """Run a study's attacks on a transcript, under the policy's neighbouring relation.
 
     Returns:
-        their findings, partial ones included, and which kinds of release no attack reads; and by name the
-        question of each attack that does not apply, which is no pass. One that fails has not looked.
+        their findings, including partial ones, and the kinds of release that no attack reads; and by name the
+        question of each attack that does not apply, which is no pass. An attack that fails is *not looked*.
     """
     truth = prepared.truth(transcript)
     findings: list[Finding] = []
@@ -364,7 +364,7 @@ def attack(
         try:
             results = _run_attack(attack, prepared, transcript, truth)
         except Exception as error:
-            survived(error)  # it ends no study, whose budget may be spent
+            survived(error)  # the study continues: its budget may be spent
             results = [attack.failure(error)]
             failed.append(attack)
         findings += [
@@ -381,11 +381,11 @@ def attack(
 def _run_attack(
     attack: Attack, prepared: AnyPrepared, transcript: Transcript, truth: Mapping[str, Any]
 ) -> list[Finding]:
-    """Return the findings of one attack, with the records that it is scored by; none where it does not apply."""
+    """Return the findings of one attack, scored by the records that it needs; empty if it does not apply."""
     if not attack.attackable(transcript):
         return []
     records: Mapping[str, Any] = truth
-    single = len(prepared.owners) == 1  # compared with nobody but those held out
+    single = len(prepared.owners) == 1  # its only controls are held-out records
     if isinstance(prepared, Prepared) and (attack.controls or attack.viewpoint or single):
         records = prepared.controlled(None if attack.viewpoint else transcript)
     if isinstance(prepared, PreparedCohort) and isinstance(attack, Linkage):
@@ -400,7 +400,7 @@ def _run_attack(
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
-    """Audit one policy's mechanisms and its owners' sources of noise; reads no record."""
+    """Audit one policy's mechanisms and its owners' sources of noise, without reading records."""
     study, model = prepared.study, learner(prepared.study, choice)
     test = study.noise == "test"
     adopted = adopt(study, choice, model, prepared.schema)
@@ -415,7 +415,7 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
 
 
 def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
-    """Audit whole trainings under one policy on planted records; none unless it promises records a budget."""
+    """Audit whole trainings under one policy on planted records; empty unless its unit is a record with a budget."""
     study, model = prepared.study, learner(prepared.study, choice)
     adopted = adopt(study, choice, model, prepared.schema)
     of_records = (adopted.unit, adopted.relation) == ("record", "add-or-remove")
@@ -447,7 +447,7 @@ def _learn(
             model.fit(disclosure)
             if isinstance(model, PersonalLearner):
                 for client, shelf in gates.shelves.items():
-                    with suppress(InputError):  # a client without a model is told of in the metrics
+                    with suppress(InputError):  # the metrics list clients without a model
                         model.take_home(client, shelf)
             metrics |= prepared.score(model, disclosure.schema)
             written(model)
@@ -458,7 +458,7 @@ def _learn(
         except Exception as error:
             if not (foreign(type(model)) and disclosure.questions):
                 raise
-            metrics["stopped"] = metrics[FAILED] = survived(error)  # as an attack's
+            metrics["stopped"] = metrics[FAILED] = survived(error)  # as for an attack
         return metrics | {
             "seconds": perf_counter() - started,
             "questions": disclosure.questions,
@@ -503,7 +503,7 @@ def _names(study: Study) -> tuple[str, ...]:
 
 
 def _held_out(owners: np.ndarray, fraction: float, rng: np.random.Generator) -> np.ndarray:
-    """Mark a random fraction of each client's records, but leave each the minimum it needs."""
+    """Mark a random fraction of each client's records, shape (records,), but keep the minimum for training."""
     mask = np.zeros(len(owners), dtype=bool)
     for name in dict.fromkeys(owners):
         index = rng.permutation(np.flatnonzero(owners == name))
@@ -512,13 +512,16 @@ def _held_out(owners: np.ndarray, fraction: float, rng: np.random.Generator) -> 
 
 
 def _by_coins(study: Study, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Deal a table out, and hold records out, by coins of each record, or of each person that a column names.
+    """Partition a table, and hold records out, by a coin of each record, or of each person that a column names.
 
-    A coin follows from a record (a person) alone, for the held-out part from the study's seed too; an owner's
-    share, under ``dirichlet`` of each class or tenth of the target's range, from no record. So one record more or
-    less moves no other between owners or parts, and no study moves one to another owner: what each ledger
-    guarantees of an owner's part under add-or-remove it guarantees of the table, which of parts dealt out by number
-    it would not. Under replace-one it does not: a record in another's place may be dealt to another owner.
+    A coin depends only on the record (person), and for the held-out part on the study's seed; the owners'
+    fractions, under ``dirichlet`` by class or tenth of the target's range, depend on no record. So adding or
+    removing a record moves no other one between owners or parts, and no study moves one to another owner: each
+    ledger's guarantee for an owner's part under add-or-remove holds for the table, unlike with a partition by row
+    numbers. Under replace-one it does not: the replacing record may go to another owner.
+
+    Returns:
+        owners, and whether each record is held out, both of shape (records,).
     """
     chosen, frame, person = study.clients, dataset.frame, study.data.individual
     keys = coins.table_keys(frame, f"study {study.seed}".encode(), person)
@@ -536,7 +539,7 @@ def _by_coins(study: Study, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _groups(dataset: Dataset) -> tuple[np.ndarray, int]:
-    """The class of each record's target, or the tenth of its public range; and how many there may be."""
+    """Return each record's class, or the tenth of the target's public range, and the number of possible ones."""
     schema = dataset.schema
     if schema is None or schema.target is None:
         raise StudyError(

@@ -27,7 +27,7 @@ from privfed.tables.partition import named
 from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 from privfed.tables.toml_table import meant_keys, section, typed
 
-KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
+KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, next to the study's file
 BUILT_IN = "diabetes"
 
 
@@ -60,7 +60,7 @@ class Study(InToml):
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Study:
-        """Read a study's file; a StudyError tells all faults and their remedies."""
+        """Read a study's file (StudyError: all faults and their remedies)."""
         where = f"study file {path}"
         data = read_toml(path, where, StudyError)
         with naming(where):
@@ -111,7 +111,7 @@ class Study(InToml):
 
     @property
     def division(self) -> dict[str, Any]:
-        """All, beside a record, that decides whose it is where ledgers last."""
+        """The settings that, with a record, determine its owner under persistent ledgers."""
         clients, uneven = self.clients, self.clients.partition in ("dirichlet", "quantity")
         if clients.partition in ("column", "cohort"):
             return {"partition": clients.partition, "column": clients.column}
@@ -132,7 +132,7 @@ class Study(InToml):
         return path if not path or "://" in path else str((self.folder / path).resolve())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, the form of the file, with absolute paths."""
+        """Return plain data in the form of the file, with absolute paths."""
         clients = self.clients
         if clients.ledgers is not None:
             clients = replace(clients, ledgers=str(self.ledgers))
@@ -161,7 +161,7 @@ class Study(InToml):
         }
 
     def learner_under(self, policy: str) -> LearnerChoice:
-        """Return what learns under a policy, by the policy's name."""
+        """Return the learner under a policy, by the policy's name."""
         learners = {choice.name: choice.learner for choice in self.policies}
         return learners[policy] or self.learner
 
@@ -173,9 +173,9 @@ class Study(InToml):
         )
 
     def at(self, epsilon: str | None = None, delta: str | None = None) -> Study:
-        """Return the study with another epsilon for every policy of a finite budget, an owner's file too.
+        """Return the study with another epsilon for every policy with a finite budget, including policy files.
 
-        Delta is that of private policies alone; a file keeps its own.
+        Delta is set in private policies only; a file keeps its own.
         """
         if epsilon is None and delta is None:
             return self

@@ -1,16 +1,16 @@
-"""A study at many epsilons, seeds and settings: one cell is one folder, carried out once.
+"""A study at many epsilons, seeds and settings: one cell is one folder, run once.
 
 OUT/sweep.toml                  the study
-OUT/cells/KEY/params.json       a cell's factors, and what it was made with
+OUT/cells/KEY/params.json       a cell's factors, versions, time and memory
 OUT/cells/KEY/metrics.json      its figures: utility, cost, attacks, time, memory, bytes (simulation)
-OUT/cells/KEY/digests.json      SHA-256 of each of its files, by which a later run knows that it is whole
+OUT/cells/KEY/digests.json      SHA-256 of each of its files, by which a later run checks it
 OUT/cells/KEY/study.toml, ...   the output of a study of one policy, with its ledgers and findings
 OUT/sweep.csv, sweep.parquet    one row a cell
 OUT/sweep.html                  the report
 OUT/figure.svg, .pdf, .png      utility, attacks, audits, bytes against epsilon
 
-KEY digests the whole study of the cell: learner, parameters, policy, epsilon, delta, mechanisms, the
-contents of the data, partition, owners, masks, seed. Its name and its attacks are no part of it.
+KEY is a digest of the cell's study: learner, parameters, policy, epsilon, delta, mechanisms, the
+contents of the data, partition, owners, masks, seed, but not its name or its attacks.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from privfed.study.dry_run import dry_run
 from privfed.study.output import CONTENTS, Output, write_text, written_whole
 
 CELLS, PARAMS, METRICS, DIGESTS = "cells", "params.json", "metrics.json", "digests.json"
-#: All that a sweep's folder holds, hidden files aside.
+#: Entries of a sweep's folder, except hidden files.
 ENTRIES = {
     *(CELLS, "sweep.toml", "sweep.csv", "sweep.parquet", "sweep.html"),
     *("figure.svg", "figure.pdf", "figure.png"),
 }
-#: What does not change a cell's run: texts, and what is done with its releases afterwards.
+#: Keys that do not change a cell's run: texts, and what is done with its releases afterwards.
 AFTERWARDS = ("attacks", "attack_seconds", "shadows", "audit_training")
 BESIDE = ("name", "about", "together", "runs", *AFTERWARDS)
-#: What is varied by an option of its own, or is no factor.
+#: Keys that --vary does not accept, with the reason or the option for them.
 FIXED = {
     **dict.fromkeys(BESIDE, "it changes no run"),
     **dict.fromkeys(("seed", "runs"), "write --runs"),
@@ -82,7 +82,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """The cell's name: a digest of all that decides its run, files by their contents."""
+        """The cell's name: a digest of everything that determines its run, with files by their contents."""
         content = {k: v for k, v in self.study.to_dict().items() if k not in BESIDE}
         data, (policy,) = content["data"], content["policy"]
         for table, entry in ((data, "source"), (data, "schema"), (policy, "base")):
@@ -111,18 +111,18 @@ class Cell:
 
     @property
     def attacks(self) -> dict[str, Any]:
-        """What its releases would be attacked by."""
+        """The settings of attacks on its releases."""
         data = self.study.to_dict()
         return {key: data.get(key) for key in AFTERWARDS}
 
     def told(self) -> str:
-        """The cell in one line."""
+        """Format the cell in one line."""
         varied = "".join(f", {key} = {value}" for key, value in self.varied.items())
         return f"{self.key}  {self.series}, seed {self.study.seed}{varied}"
 
     @property
     def series(self) -> str:
-        """Its policy, and at which epsilon."""
+        """The policy, and its epsilon."""
         epsilon = self.choice.epsilon
         return f"{self.choice.name}, epsilon {epsilon}" if epsilon else self.choice.name
 
@@ -203,7 +203,7 @@ def values(text: str) -> list[Any]:
 
 
 def contents(name: str) -> str:
-    """Return the digest of a file's contents, or of a folder's; a name that is no path as it is."""
+    """Return the digest of a file's contents, or of a folder's; any other name is returned unmodified."""
     path = Path(name)
     if path.is_dir() and name.endswith("/"):
         files = {file.name: wire.digest(file.read_bytes()) for file in sorted(path.iterdir())}
@@ -219,7 +219,7 @@ class Sweep:
 
     @property
     def cells(self) -> Path:
-        """Where the cells are."""
+        """The folder of the cells."""
         return self.folder / CELLS
 
     def read(self, cell: Cell, file: str) -> Any:
@@ -229,8 +229,8 @@ class Sweep:
     def state(self, cell: Cell) -> str:
         """Return ``"done"``, ``"attacked"`` (done, by the study's present attacks), or ``"new"``.
 
-        A cell is new as well if one of its files is not what was written; others may lie beside them, such as
-        the page of ``privfed report``.
+        A cell is also new if one of its files was changed; further files, such as the page of ``privfed report``,
+        are ignored.
         """
         folder = self.cells / cell.key
         try:
@@ -242,9 +242,9 @@ class Sweep:
 
     @contextmanager
     def opened(self, *, overwrite: bool = False) -> Iterator[None]:
-        """Hold the folder alone, new or of an earlier sweep, without what a killed run left in it.
+        """Lock the folder, new or of an earlier sweep, and remove the remains of killed runs.
 
-        InputError: it holds something else, cannot be written, or another sweep runs in it.
+        InputError: the folder cannot be written, or another sweep runs in it.
         """
         with file_errors(f"--out {self.folder}", "written"):
             self.cells.mkdir(parents=True, exist_ok=True)
@@ -263,7 +263,7 @@ class Sweep:
             yield
 
     def check(self) -> None:
-        """Check that the folder is new or holds a sweep alone; an InputError says what else."""
+        """Check that the folder is new or holds only a sweep (InputError: what else)."""
         if not self.folder.exists():
             return
         if not self.folder.is_dir():
@@ -277,7 +277,7 @@ class Sweep:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each file of a cell by its path, without the list of them."""
+    """Return the digest of each file of a cell by its path, except ``DIGESTS`` itself."""
     return {
         str(path.relative_to(folder)): wire.digest(path.read_bytes())
         for path in sorted(folder.rglob("*"))
@@ -288,7 +288,7 @@ def digests(folder: Path) -> dict[str, str]:
 def sweep(
     planned: Sequence[Cell], out: Path, *, attacked: bool = False, jobs: int = 1
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Carry out the cells that are not done, and attack those that are not attacked.
+    """Run the cells that are not done, and attack those that are not attacked.
 
     Args:
         planned: the cells; all are built and priced before the first is run.
@@ -297,8 +297,8 @@ def sweep(
         jobs: number of processes; -1 for one a core.
 
     Returns:
-        one row for each cell that could be carried out (a simulation, which charges nobody); and the
-        fault of each other one, by its line.
+        one row for each cell that could be run (a simulation, which charges no budget); and the fault of
+        each other one, by its line.
     """
     store = Sweep(out)
     target = "attacked" if attacked else "done"
@@ -307,11 +307,11 @@ def sweep(
     work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in pending)
     faults: dict[str, str] = {}
-    remarks: dict[str, list[str]] = {}  # what was said of a cell's records, by all but its figures
+    remarks: dict[str, list[str]] = {}  # warnings on records by text without digits
     bar = tqdm(work(tasks), desc="sweep", total=len(pending), unit=" cell", disable=None)
     for cell, fault, messages in bar:
         if interrupted():
-            raise KeyboardInterrupt  # a library that it interrupted told of a fault
+            raise KeyboardInterrupt  # a library may have turned it into another error
         faults |= {cell.told(): fault} if fault else {}
         for remark in messages:
             remarks.setdefault(re.sub(r"\d", "", remark), []).append(f"{cell.told()}: {remark}")
@@ -333,7 +333,7 @@ def table(planned: Sequence[Cell], store: Sweep) -> pd.DataFrame:
             rows.append({**stored, **cell.factors, **figures, "key": cell.key})
     frame = pd.DataFrame(rows)
     for column in (name for name in frame if frame[name].dtype == object):
-        # tables, and numbers beside words, are no column of Parquet's
+        # Parquet has no columns of tables, or of numbers and words
         frame[column] = frame[column].map(str, na_action="ignore")
     if len(frame) and len(commits := frame["commit"].fillna("").unique()) > 1:
         warnings.warn(
@@ -346,7 +346,7 @@ def table(planned: Sequence[Cell], store: Sweep) -> pd.DataFrame:
 
 
 def _check(pending: Sequence[Cell], attacked: bool) -> None:
-    """Build and price every cell of a first seed; StudyError: what is wrong with one."""
+    """Build and price every cell of the first seed (StudyError: what is wrong with one)."""
     first = min((cell.study.seed for cell in pending), default=0)
     for cell in pending:
         if cell.study.seed == first:
@@ -354,7 +354,7 @@ def _check(pending: Sequence[Cell], attacked: bool) -> None:
 
 
 def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
-    """Carry one cell out, or attack it if it is done; its fault, if any, and what there is to say of its records."""
+    """Run one cell, or attack it if it is done; return it, its fault or "", and warnings on its records."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataWarning)  # notes are in its metrics
         fault = _fault(cell, out, attacked)
@@ -421,7 +421,7 @@ def _run(cell: Cell, output: Output, attacked: bool) -> None:
 def _attack(
     cell: Cell, output: Output, prepared: simulation.AnyPrepared, params: dict[str, Any]
 ) -> None:
-    """Attack a cell's releases, audit its mechanisms, and write its figures anew."""
+    """Attack a cell's releases, audit its mechanisms, and rewrite its figures."""
     assembly.attack_releases(prepared, output, None, quiet=True)
     if failed := assembly.gather(output).failed:
         raise StudyError(*failed)
@@ -437,12 +437,11 @@ def _write(output: Output, params: Mapping[str, Any]) -> None:
 def figures_of(policy: PolicyReport) -> dict[str, Any]:
     """Return a run's figures in columns.
 
-    ``epsilon`` is the budget (None without a guarantee), ``claimed`` what is proved of the whole exchange,
-    ``bound`` the most that any attack finds of the members at 1 % false positives, ``found`` what an attack
-    found of them, ``area`` the largest area under an attack's curve (a guesser's is 0.5), ``audited`` the
-    largest epsilon that outputs of one mechanism prove, ``audited training`` the one that whole trainings
-    do, where the study audits them; ``attack X`` how far
-    attack X came from a guesser who saw no release (0) to all that it looks for (1).
+    ``epsilon`` is the budget (None without a guarantee), ``claimed`` the proven epsilon of the whole exchange,
+    ``bound`` the maximum TPR of any attack at 1 % FPR, ``found`` an attack's TPR at 1 % FPR, ``area`` the largest
+    area under an attack's ROC curve (0.5 by chance), ``audited`` the largest epsilon that outputs of one mechanism
+    prove, ``audited training`` the one that whole trainings prove, if the study audits them; ``attack X`` the
+    success of attack X, from the baseline without releases (0) to its maximum (1).
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
     finite = policy.account.finite
@@ -466,7 +465,7 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
 
 
 def _attack_columns(findings: Sequence[Finding]) -> dict[str, float]:
-    """Return columns of what attacks and audits found; an attack that did not look has none."""
+    """Return columns of the results of attacks and audits; an attack that did not look has none."""
     looked = [finding for finding in findings if finding.state != "not looked"]
     audits = [finding for finding in looked if finding.metric.startswith("epsilon proven")]
     columns: dict[str, float] = {}
@@ -477,9 +476,7 @@ def _attack_columns(findings: Sequence[Finding]) -> dict[str, float]:
         name = "audited training" if "answers" in finding.detail else "audited"
         columns[name] = max(columns.get(name, 0.0), finding.value)
     for finding in looked:
-        charged = finding.metric.endswith(
-            "charged"
-        )  # beside what was charged, not beside all there is
+        charged = finding.metric.endswith("charged")  # relative to what was charged
         if (
             finding not in audits
             and not charged
@@ -493,13 +490,13 @@ def _attack_columns(findings: Sequence[Finding]) -> dict[str, float]:
 
 
 def _reset_memory() -> None:
-    """Forget the process's peak memory, where the system lets it (Linux)."""
+    """Reset the process's peak memory (Linux only)."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _peak_memory() -> float | None:
-    """Return the process's peak memory since then, MB; None where the system does not tell."""
+    """Return the process's peak memory since the last reset, MB; None if the system does not report it."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

@@ -1,4 +1,4 @@
-"""A sweep's runs in MLflow, where that is installed."""
+"""Logging of a sweep's runs to MLflow, if it is installed."""
 
 import re
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from types import ModuleType
 from privfed.errors import InputError
 from privfed.study.sweep import METRICS, PARAMS, Cell, Sweep
 
-#: The tag by which a run is known, so that none is logged twice.
+#: The tag that identifies a run, so that none is logged twice.
 KEY = "privfed.cell"
 
 
 def mlflow() -> ModuleType:
-    """Return the installed MLflow, whose own settings say where runs go; InputError: there is none."""
+    """Return the installed MLflow, whose settings determine where runs go (InputError: there is none)."""
     try:
         import mlflow as installed
     except ImportError:
@@ -24,15 +24,15 @@ def mlflow() -> ModuleType:
 
 
 def log(cells: Sequence[Cell], store: Sweep, name: str) -> int:
-    """Log finished cells that the experiment ``name`` does not hold; attacked later, they are logged anew.
+    """Log finished cells that the experiment ``name`` does not hold; attacked later, they are logged again.
 
-    Factors and versions are parameters; figures that are numbers are metrics.
+    Factors and versions are parameters; numeric figures are metrics.
 
     Returns:
-        how many were logged.
+        number of runs logged.
 
     Raises:
-        InputError: MLflow is not there, or does not answer.
+        InputError: MLflow is not installed, or does not answer.
     """
     tracker = mlflow()
     try:
@@ -65,5 +65,5 @@ def _log(tracker: ModuleType, cells: Sequence[Cell], store: Sweep, name: str) ->
 
 
 def allowed(name: str) -> str:
-    """Return a name in the characters that MLflow takes."""
+    """Replace characters of a name that MLflow does not accept."""
     return re.sub(r"[^\w./ -]", "_", name)

@@ -1,4 +1,4 @@
-"""Cross-validation and grid search over a federation: simulations, as each fold and setting is a release."""
+"""Cross-validation and grid search over a federation: simulations only, as each fold and setting is a release."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Folds:
         return pd.factorize(self.frame[self.individual])[0]
 
     def split(self, number: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Training and held-out records of one fold."""
+        """Return training and held-out records of one fold."""
         held_out = self.parts == number
         return self.frame[~held_out], self.frame[held_out]
 
@@ -114,7 +114,7 @@ def _run_folds(
     *,
     hidden: bool = False,
 ) -> list[pd.DataFrame]:
-    """Each learner's folds, all of them side by side in so many processes."""
+    """Run each learner's folds in ``n_jobs`` processes; return one table per learner."""
     tasks = [
         joblib.delayed(_fold)(
             learner, folds, number, epsilon, delta, None if noise is None else noise + number
@@ -140,7 +140,7 @@ def _fold(
     delta: Number,
     seed: int | None,
 ) -> dict[str, Any]:
-    """One fold's row of :func:`cross_validate`."""
+    """Return one fold's row of :func:`cross_validate`."""
     started, (train, test) = perf_counter(), folds.split(number)
     schema = folds.schema
     assert schema.target is not None
@@ -194,11 +194,11 @@ def grid_search(
 ) -> Search:
     """Cross-validate all combinations of ``grid``'s values by parameter on the same folds; rank them.
 
-    The choice of the best is a release of its own: on real data its cost comes on top. For the other
+    The choice of the best is a further release: on real data its cost is added. For the other
     parameters see :func:`cross_validate`.
 
     Raises:
-        InputError: an unknown parameter, or a value that the learner refuses.
+        InputError: an unknown parameter, or an invalid value.
     """
     params = learner.get_params()
     for name in (name for name in grid if name not in params):
