@@ -1,4 +1,4 @@
-"""Tables and figures of the learners' papers, rerun by one command; the benchmarks use the same code."""
+"""Tables and figures of the learners' papers, reproduced by one command; the benchmarks use the same code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from privfed.study.papers.table import Measured, PaperTable, compared, rows_of
 
 MEASURED = "the table that docs/results were measured on"
 QUICK = 2  #: Repetitions of a quick run
-#: What carries each table out. Titles, sets and repetitions are in ``tables.csv``: the paper's, or as many as we measured.
+#: The function that runs each table. Titles, sets and repetitions (the paper's, or ours) are in ``tables.csv``.
 RUNS: Mapping[str, Callable[..., Iterator[Measured]]] = {
     "rulefit/table-1": trauma.table_1,
     "rulefit/figure-2": simulations.figure_2,
@@ -54,7 +54,7 @@ RUNS: Mapping[str, Callable[..., Iterator[Measured]]] = {
     "rule-search/figure-11": learned_rules.table(learned_rules.by_nu, learned_rules.NUS),
     "rule-search/figure-12": learned_rules.figure_12,
 }
-#: Which few settings a quick run of a long table takes, as arguments of its run.
+#: Settings of a quick run of long tables, as arguments of their functions.
 FEW: Mapping[str, Mapping[str, Any]] = {
     "rulefit/figure-2": {"scenarios": 2},
     "forest/table-3": {"counts": (1, 5)},
@@ -74,7 +74,7 @@ TABLES: Mapping[str, PaperTable] = {
 
 
 def find(name: str) -> PaperTable:
-    """Return a table by its name, such as ``rulefit/table-1``; InputError: there is none."""
+    """Return a table by its name, such as ``rulefit/table-1`` (InputError: there is none)."""
     if name not in TABLES:
         raise InputError(
             f"no table {name!r} can be rerun; write one of {', '.join(TABLES)}"
@@ -86,15 +86,15 @@ def find(name: str) -> PaperTable:
 def reproduce(
     name: str, folder: Path | None = None, *, quick: bool = False
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Rerun a paper's table; ``quick``: on the first data set, at most :data:`QUICK` repetitions, few settings.
+    """Reproduce a paper's table; ``quick``: on the first data set, at most :data:`QUICK` repetitions, few settings.
 
     Returns:
-        the paper's figures beside ours; a line for each data set, whether it is the one that our
-        results were measured on; and one that says how quick a quick run was.
+        the paper's figures and ours; and lines: for each data set, whether it is the one that our results
+        were measured on, and for a quick run, its repetitions.
 
     Raises:
-        InputError: there is no such table, its data are not at hand, or another table in their place cannot
-            be learned from.
+        InputError: there is no such table, its data are not available, or training fails on another
+            table given instead.
     """
     entry = find(name)
     frames = {item: data.table(item, folder) for item in entry.data[: 1 if quick else None]}

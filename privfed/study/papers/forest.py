@@ -1,11 +1,11 @@
-"""FedForest's tables: public sets by Dirichlet division, fragmentation, shifts, outliers, simulations.
+"""FedForest's tables: public sets by Dirichlet partition, fragmentation, shifts, outliers, simulations.
 
-The cells of the paper's own tables are empty in the text at hand, so that no figure of its stands beside
-ours: centralized forests do. Every forest has 100 trees, depth at most 10, leaves of at least 5 records and
-10 candidates a feature; nodes look at sqrt(p) features for classes, at all for numbers (Section 5). Scores
-are accuracy, R^2, or the mean squared error of the simulations, of which .25 is noise. Clients of the public
-sets are drawn by covariates: records are ordered by their first principal component, cut into ten groups,
-and each group is divided by its own Dirichlet(alpha) shares. Nothing is protected here.
+The tables' cells are empty in the available text of the paper, so our figures are compared with centralized
+forests. Every forest has 100 trees, depth at most 10, leaves of at least 5 records and 10 thresholds per
+feature; nodes sample sqrt(p) features in classification, all in regression (Section 5). Scores are accuracy,
+R^2, or the mean squared error of the simulations, of which .25 is noise. Clients of the public sets differ in
+features: records are ordered by their first principal component, cut into ten groups, and each group is
+divided by its own Dirichlet(alpha) fractions. Nothing is protected here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from privfed.learners import FedForestClassifier, FedForestRegressor, baselines
 from privfed.study.papers.table import Measured, repeated
 from privfed.tables.schema import Column, Schema
 
-#: The paper's sets that are at hand, by task; columns that are the target in another form.
+#: The paper's available sets, and whether they are classification sets.
 SETS = {
     "diabetes_pima": True,
     "breast_cancer_wdbc": True,
@@ -32,7 +32,7 @@ SETS = {
     "space_ga": False,
     "kin8nm": False,
 }
-#: Columns that are the target in another form.
+#: Columns that are functions of the target.
 OTHER_FORMS = {"bodyfat": ("density", "Density")}
 CLIENTS, GROUPS, HELD_OUT = 5, 10, 0.3
 #: Features of the two studies of covariate shift.
@@ -40,16 +40,16 @@ NOISY = 10
 Methods = dict[str, Callable[[int], Any]]
 #: A setting, and each method's score.
 Scores = tuple[str, dict[str, float]]
-#: A histogram forest whose bins are laid once between the extremes, not anew at every node.
+#: A histogram forest with global equal-width bins, not new ones at every node.
 FIXED = "histogram, bins laid once"
-#: What FedForest is held against, on the same records.
+#: The reference method and ours, on the same records.
 CENTRAL, OURS = "scikit-learn", "FedForest"
 
 
 def methods(
     *, classes: bool, client_splits: bool = False, network: bool = True, depth: int = 10
 ) -> Methods:
-    """What is compared, by name; each is built for a seed."""
+    """Return the compared methods by name, as functions that build them for a seed."""
     kind, max_features = ("Classifier", "sqrt") if classes else ("Regressor", None)
     forest: Any = FedForestClassifier if classes else FedForestRegressor
     central, local, histogram, averaged = (
@@ -83,7 +83,7 @@ def methods(
 def score(
     model: Any, test: pd.DataFrame, target: str, kind: str, client: list[str] | None
 ) -> float:
-    """Accuracy, R^2 or mean squared error on a table."""
+    """Return accuracy, R^2 or mean squared error on a table."""
     options = {} if client is None else {"client": client}
     predicted, truth = model.predict(test.drop(columns=target), **options), test[target].to_numpy()
     if kind == "accuracy":
@@ -95,7 +95,7 @@ def score(
 def compare(
     train: pd.DataFrame, test: pd.DataFrame, schema: Schema, kind: str, builders: Methods, seed: int
 ) -> dict[str, float]:
-    """Every method's score; ``client`` is a column of both tables, known at prediction."""
+    """Return every method's score; ``client`` is a column of both tables, known at prediction."""
     assert schema.target is not None
     target = schema.target.name
     federation = UngatedDisclosure.from_frame(train, schema, "client")
@@ -116,7 +116,7 @@ def compare(
 def divided(
     frame: pd.DataFrame, alpha: float, clients: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """A client for each record, by its place along the first principal component."""
+    """Return each record's client, drawn by its group along the first principal component."""
     encoded = pd.get_dummies(frame.iloc[:, :-1]).to_numpy(dtype=float)
     scaled = (encoded - encoded.mean(axis=0)) / np.maximum(encoded.std(axis=0), 1e-12)
     projection = scaled @ np.linalg.svd(scaled, full_matrices=False)[2][0]
@@ -126,13 +126,13 @@ def divided(
 
 
 def prepared(name: str, frame: pd.DataFrame) -> tuple[pd.DataFrame, Schema]:
-    """A set without missing values, and a schema of its bounds; the last column is the target."""
+    """Return a set without missing values, and a schema of its bounds; the last column is the target."""
     complete = frame.dropna().drop(columns=[c for c in OTHER_FORMS.get(name, ()) if c in frame])
     return complete, Schema.infer(complete, str(complete.columns[-1]))
 
 
 def halves(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows to learn from and those held out."""
+    """Return training and held-out rows."""
     held_out = rng.random(len(frame)) < HELD_OUT
     return frame[~held_out], frame[held_out]
 
@@ -157,7 +157,7 @@ def public(
 def fragmented(
     data: Mapping[str, pd.DataFrame], seeds: int, counts: Sequence[int] = (1, 2, 5, 10, 20, 50, 100)
 ) -> Iterator[Scores]:
-    """Table 3: banknote among 1 to 100 clients."""
+    """Yield Table 3: banknote among 1 to 100 clients."""
     frame, schema = prepared("banknote", data["banknote"])
     for clients in counts:
         for seed in repeated(range(seeds), f"K = {clients}"):
@@ -168,7 +168,7 @@ def fragmented(
 
 
 def ground_truth(features: int) -> DecisionTreeRegressor:
-    """A tree of steps, waves and an interaction (after the paper, Appendix F)."""
+    """Fit a tree to steps, waves and an interaction (after the paper, Appendix F)."""
     rng = np.random.default_rng(12345)
     X = rng.uniform(-4, 4, (20_000, features))
     y = 2.0 * (X[:, 0] > 0) + np.sin(2 * X[:, 1]) + 1.5 * (X[:, 2] > 1) * (X[:, 3] < 0)
@@ -178,10 +178,10 @@ def ground_truth(features: int) -> DecisionTreeRegressor:
 def simulated(
     seed: int, *, spread: float, within: float, offset: float, records: int = 400, features: int = 6
 ) -> pd.DataFrame:
-    """Clients whose covariates lie ``spread`` apart and outcomes ``offset``.
+    """Simulate clients whose features are shifted by up to ``spread``, and outcomes by up to ``offset``.
 
-    No client lies across zero, where the truth steps: "the target function requires a split between"
-    the supports. A client in the middle sees the step, and then AvgImp does too.
+    No client's features include zero, where the truth steps: "the target function requires a split between"
+    the supports. A client in the middle would see the step, and then AvgImp would, too.
     """
     rng = np.random.default_rng(seed)
     client = np.repeat(np.arange(CLIENTS), records)
@@ -194,17 +194,17 @@ def simulated(
 
 
 def names(features: int) -> list[str]:
-    """Columns of a simulation."""
+    """Return a simulation's columns."""
     return [f"x{number}" for number in range(features)]
 
 
 def schema_of(features: int, bound: float = 60.0) -> Schema:
-    """Public bounds of a simulation."""
+    """Return a simulation's schema."""
     columns = tuple(Column(name, "number", -bound, bound) for name in names(features))
     return Schema(columns, Column("y", "number", -20, 20))
 
 
-#: How far clients' covariates lie apart, how wide each client's are, how far outcomes lie apart.
+#: Shift of clients' features, standard deviation within a client, shift of outcomes.
 REGIMES: dict[str, dict[str, Any]] = {
     "alike": {"spread": 0.0, "within": 1.0, "offset": 0.0},
     "covariate shift": {"spread": 3.5, "within": 0.25, "offset": 0.0},
@@ -216,7 +216,7 @@ REGIMES: dict[str, dict[str, Any]] = {
 def simulations(
     data: Mapping[str, pd.DataFrame], seeds: int, regimes: Sequence[str] = tuple(REGIMES)
 ) -> Iterator[Scores]:
-    """Figure 2: alike clients, shifted covariates, shifted outcomes; Appendix F.2: both shifted."""
+    """Yield Figure 2: equal clients, shifted features, shifted outcomes; Appendix F.2: both shifted."""
     for name in regimes:
         for seed in repeated(range(seeds), name):
             train, test = (simulated(seed + add, **REGIMES[name]) for add in (0, 1000))
@@ -229,7 +229,7 @@ def outliers(
     seeds: int,
     shares: Sequence[float] = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2),
 ) -> Iterator[Scores]:
-    """Table 7: feature vectors of 0 to 20 % of the records times ten (Appendix F.3)."""
+    """Yield Table 7: feature vectors of 0 to 20 % of the records times ten (Appendix F.3)."""
     for fraction in shares:
         for seed in repeated(range(seeds), f"{100 * fraction:g} % outliers"):
             train, test = (simulated(seed + add, **REGIMES["alike"]) for add in (0, 1000))
@@ -243,7 +243,7 @@ def outliers(
 
 
 def binned(train: pd.DataFrame, test: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Every feature as the middle of one of ten equal bins between all clients' extremes."""
+    """Replace every feature by the middle of one of ten equal bins between all clients' extremes."""
     tables = train.copy(), test.copy()
     for name in train.columns.drop(["y", "client"]):
         edges = np.linspace(train[name].min(), train[name].max(), 11)
@@ -256,10 +256,10 @@ def binned(train: pd.DataFrame, test: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
 def shifts(
     data: Mapping[str, pd.DataFrame], seeds: int, kinds: Sequence[str] = ("disjoint", "overlapping")
 ) -> Iterator[Scores]:
-    """Tables 5 and 6: two clients ever further apart, a step between them, and a slope (Appendix F.1).
+    """Yield Tables 5 and 6: two clients at increasing distances, with a step or a slope (Appendix F.1).
 
-    The text at hand lost the depth. At depth 10 a tree can make up for wrong splits by many, as long
-    as cuts by noise happen on the right feature: both depths are shown.
+    The available text does not state the depth. At depth 10 a tree compensates wrong splits by many, as
+    long as random splits use the right feature: both depths are shown.
     """
     compared = (CENTRAL, OURS, f"{OURS}, H", "AvgImp", "AvgImp, H")
     for name in kinds:
@@ -274,7 +274,7 @@ def shifts(
 
 
 def pair(name: str, shift: float, seed: int) -> pd.DataFrame:
-    """Two clients at -shift and shift along the first of ten features, which alone matters."""
+    """Simulate two clients at -shift and shift along the first of ten features, the only relevant one."""
     rng = np.random.default_rng(seed)
     client = np.repeat([0, 1], 500)
     X = rng.normal(size=(1000, NOISY))
@@ -285,7 +285,7 @@ def pair(name: str, shift: float, seed: int) -> pd.DataFrame:
 
 
 def collected(settings: Iterator[Scores]) -> Iterator[Measured]:
-    """Each method's scores by setting, and FedForest's less the centralized forest's on the same records."""
+    """Yield each method's scores by setting, and FedForest's less the centralized forest's on the same records."""
     rows: dict[str, list[dict[str, float]]] = {}
     for setting, scores in settings:
         rows.setdefault(setting, []).append(scores)
@@ -299,5 +299,5 @@ def collected(settings: Iterator[Scores]) -> Iterator[Measured]:
 def table(
     settings: Callable[..., Iterator[Scores]], **chosen: Any
 ) -> Callable[..., Iterator[Measured]]:
-    """A table of :data:`privfed.study.papers.TABLES` from one of the studies above."""
+    """Return a run of :data:`privfed.study.papers.TABLES` from one of the studies above."""
     return lambda data, seeds, **few: collected(settings(data, seeds, **{**chosen, **few}))

@@ -1,9 +1,9 @@
 """FedGA-Tree's figures: classification and regression by the paper's protocol (its Section IV).
 
-20 clients, 90/10 splits, P = 20 (40 for numbers), G = 100, five quantile bins for classification and classes
-made equally common, as in the paper's sets. Gains are means over clients of the relative change of macro F1
-(of the mean squared error) to the client's own tree, in %. The search runs without gates (the sizes, which
-alone are noisy in the paper, are equal here); the IBM tree runs through gates, with secure noise.
+20 clients, 90/10 splits, P = 20 (40 in regression), G = 100, five quantile bins and balanced classes in
+classification, as in the paper's sets. Gains are means over clients of the relative change of macro F1
+(of the mean squared error) to the client's local tree, in %. The search runs without gates (in the paper only
+the sizes are noisy, and they are equal here); the IBM tree runs through gates, with secure noise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from privfed.study.papers.table import Measured, repeated
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
-#: The paper's sets that are at hand; a set of numbers, and the table that it is.
+#: The paper's available classification sets, and its regression sets with their tables.
 CLASSES = (
     "nursery",
     "california",
@@ -54,22 +54,22 @@ NUMBERS = {
 }
 NUMBER_FILES = tuple(NUMBERS.values())
 CLIENTS = 20
-#: Numbers of clients, and shares of them that are active in each generation (Figures 6, 7 and 10).
+#: Numbers of clients, and the fractions that are active in each generation (Figures 6, 7 and 10).
 SIZES = tuple((clients, 1.0) for clients in (5, 10, 15, 30))
 SHARES = tuple((CLIENTS, active) for active in (0.5, 0.25, 0.1))
 FIRST = 100  #: Seed of the first split
-#: The paper's own means over its fourteen sets (Section IV-B).
+#: The paper's means over its fourteen sets (Section IV-B).
 PAPER = {
     ("paper", "gain"): 5.58,
     ("paper", "share"): 75.0,
     ("IBM, secure sum", "gain"): -2.58,
     ("IBM, secure sum", "share"): 31.0,
 }
-#: Its means by how deep IBM trees are (Appendix B).
+#: The paper's mean gains by the choice of IBM trees' depth (Appendix B).
 DEPTHS = {"tuned": -2.58, "half of the features": -3.75, "median of the clients'": -3.16}
-TRIED = (2, 4, 6, 8, 10)  #: Depths that are tuned over
+TRIED = (2, 4, 6, 8, 10)  #: Candidate depths for tuning
 Searches = list[tuple[dict[str, Any], dict[str, tuple[bool, bool]]]]
-#: The paper's search, and what the clients choose by: (own tree, refit), by name.
+#: The paper's search, and the clients' choices from it by name: (include the local tree, refit).
 PAPERS_WAY: Searches = [({}, {"paper": (False, False)})]
 Kind = TypeVar("Kind", bound=UngatedDisclosure)
 
@@ -90,7 +90,7 @@ class Prepared:
 
 
 def encoded(name: str, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features as numbers, target, and which features are numbers; the last column is the target."""
+    """Return encoded features, target, and which features are numeric; the last column is the target."""
     frame = frame.dropna()
     target = frame.pop(frame.columns[-1])
     if name in NUMBERS:
@@ -108,7 +108,7 @@ def encoded(name: str, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.
 def binned(
     train: np.ndarray, test: np.ndarray, numeric: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Five quantile bins of the training set, or two equal ones (paper, Appendix A)."""
+    """Bin by the training set's quintiles, or by two equal-width bins (paper, Appendix A)."""
     train, test = train.copy(), test.copy()
     for feature in np.flatnonzero(numeric):
         with warnings.catch_warnings():
@@ -136,17 +136,17 @@ def prepared(
     bins: bool = True,
     rows: int | None = None,
 ) -> Prepared:
-    """One random split of 90 and 10 %, the former divided among clients.
+    """Split a set at random into 90 and 10 %, and partition the former among clients.
 
     Args:
         frame: the set, its target last.
         name: of the set.
         seed: of the split.
-        clients: how many.
-        alpha: of the Dirichlet law by label; none for equal shares.
-        balanced: whether two classes are made equally common, as in the paper's sets.
+        clients: number of clients.
+        alpha: of the Dirichlet partition by label; None for equal fractions.
+        balanced: whether two classes are balanced, as in the paper's sets.
         bins: whether classification sets are binned, as in the paper.
-        rows: most records; none for all.
+        rows: maximum number of records; None for all.
     """
     rng = np.random.default_rng(seed)
     X, y, numeric = encoded(name, frame)
@@ -185,25 +185,25 @@ def prepared(
 
 
 def x_bounds(X: np.ndarray) -> tuple[list[float], list[float]]:
-    """Least and greatest value of each feature, apart where they are equal."""
+    """Return minimum and maximum of each feature; constant features get a maximum above their value."""
     low, high = X.min(axis=0), X.max(axis=0)
     return low.tolist(), np.where(high > low, high, low + 1).tolist()
 
 
 def federation(data: Prepared, kind: type[Kind]) -> Kind:
-    """The clients without gates; fits and scores are exact."""
+    """Build a federation without gates; training and scores are exact."""
     return kind({name: Records(data.schema, X, y) for name, (X, y) in data.clients.items()})
 
 
 def fitted(learner: FederatedLearner, data: Prepared) -> FederatedLearner:
-    """Learn without gates; every client takes its own model home."""
+    """Fit without gates; every client loads its personal model."""
     clients = federation(data, UngatedDisclosure)
     learner.fit(clients)
     return at_home(learner, clients) if isinstance(learner, PersonalLearner) else learner
 
 
 def score(learner: FederatedLearner, data: Prepared) -> np.ndarray:
-    """Each client's macro F1, or mean squared error, on the common test set."""
+    """Return each client's macro F1, or mean squared error, on the common test set, shape (clients,)."""
     scores = []
     for name in data.clients:
         options: dict[str, Any] = {"client": name} if isinstance(learner, PersonalLearner) else {}
@@ -217,7 +217,7 @@ def score(learner: FederatedLearner, data: Prepared) -> np.ndarray:
 
 
 def nodes(learner: FederatedLearner, data: Prepared) -> float:
-    """Mean number of decision nodes."""
+    """Return the mean number of decision nodes."""
     if isinstance(learner, PersonalLearner):
         return float(np.mean([learner.at_home(name).decisions for name in data.clients]))
     if isinstance(learner, TruexTreeClassifier):
@@ -228,7 +228,7 @@ def nodes(learner: FederatedLearner, data: Prepared) -> float:
 def truex(
     data: Prepared, active: Sequence[str], *, secure: bool = True, depth: int = 6
 ) -> FederatedLearner:
-    """The IBM tree of some clients through gates, epsilon 1, with or without the noise of a secure sum."""
+    """Fit the IBM tree of some clients through gates, epsilon 1, with or without the noise of a secure sum."""
     frames = []
     for name in active:
         X, y = data.clients[name]
@@ -248,7 +248,7 @@ def truex(
 def searched(
     data: Prepared, participation: float, seed: int, searches: Searches
 ) -> Iterator[tuple[str, PersonalLearner]]:
-    """Each search once, and what the clients choose of it in each of several ways."""
+    """Run each search once, and yield the clients' personal models by each choice."""
     kind = GeneticTreeClassifier if data.classify else GeneticTreeRegressor
     for changes, choices in searches:
         clients = federation(data, UngatedDisclosure)
@@ -264,14 +264,14 @@ def searched(
 
 
 def at_home(learner: PersonalLearner, clients: UngatedDisclosure) -> PersonalLearner:
-    """Every client takes its own model home."""
+    """Load every client's personal model."""
     for name in clients.clients:
         learner.take_home(name, clients.shelves[name])
     return learner
 
 
 def active_clients(data: Prepared, participation: float, seed: int) -> list[str]:
-    """Who takes part in the IBM tree, which is grown once: as many as in each generation of the search."""
+    """Draw the clients of the IBM tree, which is grown once: as many as in each generation of the search."""
     count = max(1, round(participation * len(data.clients)))
     drawn = np.random.default_rng(seed).choice(len(data.clients), count, replace=False)
     return [list(data.clients)[number] for number in sorted(drawn)]
@@ -280,7 +280,7 @@ def active_clients(data: Prepared, participation: float, seed: int) -> list[str]
 def fitted_all(
     data: Prepared, participation: float, seed: int, searches: Searches
 ) -> Iterator[tuple[str, FederatedLearner]]:
-    """Names, and what has learned."""
+    """Yield the fitted learners by name."""
     yield from searched(data, participation, seed, searches)
     central: FederatedLearner = CentralTreeClassifier() if data.classify else CentralTreeRegressor()
     yield "central", fitted(central, data)
@@ -291,7 +291,7 @@ def fitted_all(
 
 
 def edit_distance(first: Sequence[int], second: Sequence[int]) -> float:
-    """Least insertions, deletions and exchanges from one list to the other, over the longer's length."""
+    """Return the edit distance of two sequences, divided by the longer one's length."""
     steps = np.arange(len(second) + 1)
     row = steps.copy()
     for count, item in enumerate(first, 1):
@@ -301,10 +301,10 @@ def edit_distance(first: Sequence[int], second: Sequence[int]) -> float:
 
 
 def distance(learner: FederatedLearner, data: Prepared) -> float:
-    """Mean edit distance of clients' trees to their structures in the initial population.
+    """Return the mean edit distance of clients' trees to their structures in the initial population.
 
     Each is the list of its decisions' features in pre-order (the paper: "the list of hashed decision
-    features"); a client's structure is its own tree of the agreed depth.
+    features"); a client's structure is its local tree of the agreed depth.
     """
     if not isinstance(learner, GeneticTreeClassifier | GeneticTreeRegressor):
         return float("nan")
@@ -321,7 +321,7 @@ def distance(learner: FederatedLearner, data: Prepared) -> float:
 def measured(
     data: Prepared, participation: float, seed: int, searches: Searches = PAPERS_WAY
 ) -> list[dict[str, Any]]:
-    """All learners on one split: score, nodes, gain, clients that gain, and edit distance."""
+    """Measure all learners on one split: score, nodes, gain, clients that gain, and edit distance."""
     local_tree = fitted(LocalTreeClassifier() if data.classify else LocalTreeRegressor(), data)
     base = score(local_tree, data)
     rows = [{"learner": "local", "score": base.mean(), "nodes": nodes(local_tree, data)}]
@@ -341,7 +341,7 @@ def measured(
     return rows
 
 
-#: What is told of a learner, in words, and by whom.
+#: Figures: their names in tables, and the learners that have them.
 TOLD = {
     "gain": ("gain over own trees, %", ("paper", "central", "IBM, secure sum")),
     "share": ("clients that gain, %", ("paper", "IBM, secure sum")),
@@ -357,9 +357,9 @@ def table(
     *,
     numbers: bool = False,
 ) -> Callable[[Mapping[str, pd.DataFrame], int], Iterator[Measured]]:
-    """A figure of the paper: ``figures`` of :data:`TOLD` by set, number of clients and share active in a generation.
+    """Return a run of ``figures`` of :data:`TOLD` by set, number of clients and fraction active in a generation.
 
-    Repetitions are splits, each run once. A mean over several sets stands beside the paper's, which is
+    Repetitions are splits, each run once. A mean over several sets is compared with the paper's, which is
     over its fourteen.
     """
 
@@ -380,7 +380,7 @@ def table(
 
 
 def told(rows: pd.DataFrame, figures: Sequence[str], setting: str) -> Iterator[Measured]:
-    """The figures of each set over splits, and of their mean."""
+    """Yield the figures of each set over splits, and of all sets' mean."""
     for name, part, single in by_set(rows):
         for figure, learner in ((f, label) for f in figures for label in TOLD[f][1]):
             values = part[part["learner"] == learner].groupby("split")[figure].mean().dropna()
@@ -391,7 +391,7 @@ def told(rows: pd.DataFrame, figures: Sequence[str], setting: str) -> Iterator[M
 
 
 def by_set(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, bool]]:
-    """The rows of each set, then of several sets all, as those of their mean; and whether they are one set's."""
+    """Yield a label with each set's rows, then with all rows if there are several sets; and whether it is one set."""
     sets = list(dict.fromkeys(rows["set"]))
     yield from ((name, rows[rows["set"] == name], True) for name in sets)
     if len(sets) > 1:
@@ -399,10 +399,10 @@ def by_set(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, bool]]:
 
 
 def depths(data: Mapping[str, pd.DataFrame], splits: int) -> Iterator[Measured]:
-    """Figure 11: gain of IBM trees over each client's own, by how their depth is chosen.
+    """Yield Figure 11: gain of IBM trees over each client's local tree, by the choice of their depth.
 
-    ``tuned`` is the best of :data:`TRIED` on the held-out records themselves, and so a bound from above; the
-    median is of the depths that clients find by five folds of their own records, as in FedGA-Tree.
+    ``tuned`` is the best of :data:`TRIED` on the held-out records, and so an upper bound; the median is of the
+    depths that clients select by 5-fold cross-validation, as in FedGA-Tree.
     """
     rows, cells = [], list(product(data, range(FIRST, FIRST + splits)))
     for name, split in repeated(cells, "depths of IBM trees"):

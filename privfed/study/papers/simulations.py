@@ -35,7 +35,7 @@ PREVALENCES = {
 
 
 def linear_predictor(model: int, X: np.ndarray) -> np.ndarray:
-    """Log odds of models 1 and 2 (Section 3.1); x has shape (records, covariates)."""
+    """Return log odds of models 1 and 2 (Section 3.1); X has shape (records, features)."""
     if model == 1:
         return np.asarray(X[:, :5] @ np.array([5.0, -4, 3, -2, 1]))
     bumps = 10 * np.exp(-2 * X[:, 0] ** 2) - 10 * np.exp(-2 * X[:, 1] ** 2)
@@ -52,7 +52,7 @@ def draw(model: int, records: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def split(frame: pd.DataFrame, fractions: tuple[float, ...]) -> pd.DataFrame:
-    """Divide a table among clients by shares."""
+    """Partition a table among clients by fractions."""
     counts = np.diff(np.round(np.cumsum([0.0, *fractions]) * len(frame)).astype(int))
     return frame.assign(client=[f"c{k:02d}" for k in np.repeat(np.arange(len(fractions)), counts)])
 
@@ -60,7 +60,7 @@ def split(frame: pd.DataFrame, fractions: tuple[float, ...]) -> pd.DataFrame:
 def with_prevalences(
     model: int, prevalences: tuple[float, ...], rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Draw a table whose clients differ in prevalence."""
+    """Draw a table whose clients have different prevalences."""
     pool = draw(model, 8 * RECORDS, rng)
     classes = {label: list(pool.index[pool["y"] == label]) for label in (0, 1)}
     parts = []
@@ -74,7 +74,7 @@ def with_prevalences(
 
 
 def cells(model: int, rng: np.random.Generator) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Scenario, setting, training table; the first two scenarios share their records."""
+    """Yield scenario, setting, training table; the first two scenarios share their records."""
     frame = draw(model, RECORDS, rng)
     for clients in (2, 5, 10, 20):
         yield "clients", f"M={clients}", split(frame, (1 / clients,) * clients)
@@ -90,7 +90,7 @@ def scores(model: Any, test: pd.DataFrame) -> dict[str, float]:
 
 
 def scored(y: pd.Series, probability: np.ndarray) -> dict[str, float]:
-    """AUC, accuracy and F1 of chances."""
+    """Return AUC, accuracy and F1 of probabilities, shape (records,)."""
     predicted = probability > 0.5
     return {
         "auc": float(roc_auc_score(y, probability)),
@@ -108,7 +108,7 @@ def federated(train: pd.DataFrame, learner: Any, seed: int) -> Any:
 
 
 def paired(model: int, number: int) -> Iterator[tuple[str, float, float]]:
-    """One repetition: each cell's name, federated and centralized AUC on the same records by the paper's settings."""
+    """Yield each cell's name, federated and centralized AUC on the same records by the paper's settings."""
     rng = np.random.default_rng([model, number])
     test = draw(model, RECORDS, rng)
     central = None
@@ -124,9 +124,9 @@ def paired(model: int, number: int) -> Iterator[tuple[str, float, float]]:
 def figure_2(
     data: Mapping[str, pd.DataFrame], repetitions: int, scenarios: int | None = None
 ) -> Iterator[Measured]:
-    """Federated less centralized AUC on the same records, both by the paper's settings; its figure is a picture.
+    """Yield federated less centralized AUC on the same records, both by the paper's settings, which has only a plot.
 
-    ``scenarios``: the first of each model, all by default.
+    ``scenarios``: number of cells of each model, all by default.
     """
     for model in (1, 2):
         numbers = repeated(range(repetitions), f"model {model}")
