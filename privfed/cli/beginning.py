@@ -13,7 +13,7 @@ from privfed.cli.common import FINE, PATH
 from privfed.errors import InputError
 
 if TYPE_CHECKING:
-    from privfed.study.scaffold import Found
+    from privfed.study.scaffold import ColumnSummary
 
 _OWNERS = ("hospital", "clinic", "site", "center", "centre", "client", "owner")
 
@@ -125,7 +125,7 @@ def _ask_missing(answers: dict[str, Any]) -> dict[str, Any]:
     return answers
 
 
-def _ask_domains(columns: list[Found], target: str) -> dict[str, Any]:
+def _ask_domains(columns: list[ColumnSummary], target: str) -> dict[str, Any]:
     """Ask for each column's bounds or categories, from public knowledge, not from the records."""
     click.echo(
         "What each column can hold: from the form, the instrument or the regulation, not from the records."

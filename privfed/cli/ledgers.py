@@ -63,7 +63,7 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
         raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
     statuses = [
         _print_verified(item.name, item.path, item.heads, registry)
-        for item in ledger_commands.awaited(folder, registry)
+        for item in ledger_commands.expected_ledgers(folder, registry)
     ]
     return max(statuses, default=FINE)
 
@@ -117,16 +117,16 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     from privfed.reports.ledger_text import SPENDING, spending
     from privfed.study import ledger_commands
 
-    as_text = ledger_commands.is_plain(folder, policy)
+    is_ledgers = ledger_commands.is_ledger_path(folder, policy)
     ledgers, uses_zcdp = _Ledgers(folder, policy, client), False
     remaining: dict[tuple[str, str], list[str]] = {}
     for number, (name, owner, ledger) in enumerate(ledgers):
-        if as_text:
+        if is_ledgers:
             click.echo(ledger_commands.budget(ledger, by, named=folder.is_dir()))
             uses_zcdp |= (ledger.terms or {}).get("accountant") == "zcdp"
             continue
         uses_zcdp |= by is not None and (ledger.terms or {}).get("accountant") == "zcdp"
-        if balance := ledger_commands.left(ledger):
+        if balance := ledger_commands.remaining_text(ledger):
             remaining.setdefault((name, balance), []).append(owner)
         if not number:
             click.echo(SPENDING)
@@ -153,7 +153,7 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
     ledgers, status = ledger_commands.ledgers_at(folder, policy, client), FINE
     for entry in ledgers:
         try:
-            path = ledger_commands.check_there(entry.path, entry.heads)
+            path = ledger_commands.check_exists(entry.path, entry.heads)
             line, convicted = ledger_commands.noise(entry.name, path, len(ledgers), entry.heads)
         except LedgerError as error:
             status = _print_broken(entry.name, error)
@@ -359,10 +359,10 @@ def _print_verified(
     where: str, path: Path | None, heads: Any, registry: Any, public: bytes | None = None
 ) -> int:
     from privfed.ledger.verified_file import verified
-    from privfed.study.ledger_commands import check_there, intact
+    from privfed.study.ledger_commands import check_exists, intact
 
     try:
-        state = verified(check_there(path, heads), registry, heads, public)
+        state = verified(check_exists(path, heads), registry, heads, public)
         click.echo(f"intact {where}: {intact(state)}")
     except LedgerError as error:
         return _print_broken(where, error)
@@ -386,7 +386,7 @@ class _Ledgers:
 
         for entry in ledger_commands.ledgers_at(self.folder, self.policy, self.client):
             try:
-                path = ledger_commands.check_there(entry.path, entry.heads)
+                path = ledger_commands.check_exists(entry.path, entry.heads)
                 with ledger_commands.opened(path, entry.heads) as ledger:
                     yield entry.policy, ledger.dataset, ledger
             except LedgerError as error:

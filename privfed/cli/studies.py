@@ -292,7 +292,7 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
     cells, store = sweeping.cells(chosen, budgets, runs, varied), sweeping.Sweep(out)
     store.check()
     if listed:
-        states = [(store.state(cell), cell.told()) for cell in cells]
+        states = [(store.state(cell), cell.label()) for cell in cells]
         click.echo("\n".join(f"{state:8}  {text}" for state, text in states))
         new = sum(state == "new" for state, _ in states)
         click.echo(f"{number_of(len(cells), 'cell')}, {len(cells) - new} done and {new} to run")

@@ -27,7 +27,7 @@ from privfed.study.price import Balance, Price, price
 from privfed.study.private_evaluation import whole_plan, with_evaluation
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import has_table, public_schema
-from privfed.study.utility import told, utility
+from privfed.study.utility import utility, utility_text
 from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
@@ -96,7 +96,7 @@ def utility_of(study: Study, price: Price) -> str:
     """Format the errors of counts and means of the study's table under a policy's budget."""
     schema = public_schema(study, deployed=price.deployed)
     errors = utility(price.policy, schema)
-    return told(errors, price.policy, schema, len(known_owners(study)))
+    return utility_text(errors, price.policy, schema, len(known_owners(study)))
 
 
 def known_owners(study: Study) -> list[str]:

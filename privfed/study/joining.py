@@ -47,7 +47,7 @@ class Joining:
     owner: OwnerFile  #: of the further study, in a folder of its own inside hers
     deployment: Deployment
     price: Price  #: under her own budget, unit and accountant
-    left: Sequence[Balance]  #: what her ledger has spent or reserved for other studies
+    balances: Sequence[Balance]  #: what her ledger has spent or reserved for other studies
 
     @classmethod
     def of(cls, folder: Path, deployment: Deployment) -> Joining:
@@ -109,7 +109,7 @@ class Joining:
             f"study {study.name!r} asks {self.owner.client}"
             + (f": {printable(purpose)}" if purpose else ""),
             f"asked by: whoever may use {self.owner.folder / self.owner.sockets['server']}",
-            *priced(self.price, self.left).splitlines(),
+            *priced(self.price, self.balances).splitlines(),
         ]
         lines.append(
             f"reserved for it, once you agree: {fraction} of your budget; the unused part returns to it "

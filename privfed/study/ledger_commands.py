@@ -48,7 +48,7 @@ def check_ledger(path: Path) -> None:
     check_ledger_file(path)
 
 
-def is_plain(path: Path, policy: str | None = None) -> bool:
+def is_ledger_path(path: Path, policy: str | None = None) -> bool:
     """Whether a path is one ledger's file, or a folder of them instead of a study's output; InputError: of a policy."""
     has_ledgers = path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
     if has_ledgers and policy is not None:
@@ -88,21 +88,25 @@ class LedgerAt(NamedTuple):
 
 def ledgers_at(path: Path, policy: str | None, client: str | None) -> list[LedgerAt]:
     """Return the ledgers of an output or a plain folder, or the file itself; or InputError."""
-    if is_plain(path, policy):
+    if is_ledger_path(path, policy):
         if path.is_file() or client is not None:
             return [LedgerAt("", owner, file, []) for owner, file in chosen(path, client).items()]
-        return list(awaited(path, Registry()))
+        return list(expected_ledgers(path, Registry()))
     policies = Output.opened(path).policies
     if policy is not None and policy not in policies:
         raise InputError(unknown("policy", policy, policies))
-    present = [entry for entry in awaited(path, Registry(), policy) if entry.path is not None]
+    present = [
+        entry for entry in expected_ledgers(path, Registry(), policy) if entry.path is not None
+    ]
     owners = {entry.owner for entry in present}
     if client is not None and client not in owners:
         raise InputError(unknown("client", client, sorted(owners)))
     return [entry for entry in present if client in (None, entry.owner)]
 
 
-def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iterator[LedgerAt]:
+def expected_ledgers(
+    folder: Path, registry: Registry, policy: str | None = None
+) -> Iterator[LedgerAt]:
     """Yield the ledgers that a folder should have, including missing ones."""
     ledgers = PersistentLedgers(folder.resolve())
     lost = {
@@ -110,7 +114,7 @@ def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iter
         for entry in registry.under(folder)
         if not entry.path.is_file()
     }
-    if is_plain(folder) or (
+    if is_ledger_path(folder) or (
         not (folder / STUDY).is_file() and (lost or ledgers.earlier_heads_file.is_file())
     ):
         files = {
@@ -135,7 +139,7 @@ def _has_rows(path: Path) -> bool:
         return True
 
 
-def check_there(path: Path | None, heads: Sequence[Head]) -> Path:
+def check_exists(path: Path | None, heads: Sequence[Head]) -> Path:
     """Return the file of a ledger that answered before (LedgerError: it is missing)."""
     if path is None:
         raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
@@ -234,7 +238,7 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
         taken = share_of(ledger, line) if line.by not in ("all", "study") else ""
         rows.append(_format_line(line, by_study.pop(line.name, "") if line.share else "", taken))
     rows += by_study.values() if by == "study" else ()  # what charged nothing yet
-    rest = left(ledger)
+    rest = remaining_text(ledger)
     rows += filter(None, [rest and f"remaining: {rest}", not_installed(ledger), closed(ledger)])
     return "\n".join(owner + line for line in rows)
 
@@ -246,7 +250,7 @@ def share_of(ledger: Ledger, line: Line) -> str:
     return "" if terms is None else percent_of(total, terms[2])
 
 
-def left(ledger: Ledger) -> str:
+def remaining_text(ledger: Ledger) -> str:
     """Format the budget that is neither reserved nor spent; empty if there is none."""
     total = ledger.budget()[0]
     terms = None if total.unprotected else currency(ledger)

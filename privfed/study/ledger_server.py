@@ -84,7 +84,7 @@ class LedgerServer(LoopbackServer):
                 ledger_commands.check_ledger_file(folder)
                 ledgers = [ledger_commands.LedgerAt("", unquote(folder.stem), folder, [])]
             else:
-                ledgers = list(ledger_commands.awaited(folder, self.registry))
+                ledgers = list(ledger_commands.expected_ledgers(folder, self.registry))
             for ledger in ledgers:
                 key = ledger.path.resolve() if ledger.path else (number, ledger.name)
                 entry = merged.setdefault(key, (number, ledger.name, ledger.path, []))
@@ -102,14 +102,14 @@ class LedgerServer(LoopbackServer):
     ) -> LedgerView:
         address, folder = _page_path(number, name), self.folders[number]
         try:
-            path = ledger_commands.check_there(path, heads)
+            path = ledger_commands.check_exists(path, heads)
             state = verified(path, self.registry, heads)
             noise, convicted = ledger_commands.noise("", path, ledgers, heads)
             with closing(Ledger.read(path)) as ledger:
                 view = LedgerView(
                     *(name, address, folder),
                     intact=ledger_commands.intact(state),
-                    left=ledger_commands.left(ledger),
+                    left=ledger_commands.remaining_text(ledger),
                     failed=ledger_commands.closed(ledger),
                     sentences=tuple(ledger_commands.budget(ledger, None).split("\n")),
                     noise=noise.removeprefix(": "),

@@ -66,7 +66,7 @@ def measure(
         if isinstance(model, FederatedRegressor):
             scored |= beyond(predicted, y_train, y_true, model.prediction_limits_)
     else:
-        proba = chances_of(model, X, client)
+        proba = probabilities_of(model, X, client)
         classes = y_train.round().astype(int), y_true.round().astype(int)
         scored = _measure_classes(
             _codes(predicted, column), proba, *classes, len(column.categories)
@@ -216,7 +216,9 @@ def _regression_scores(predicted: np.ndarray, y_true: np.ndarray) -> dict[str, f
     return scored
 
 
-def chances_of(model: FederatedLearner, X: pd.DataFrame, client: str | None) -> np.ndarray | None:
+def probabilities_of(
+    model: FederatedLearner, X: pd.DataFrame, client: str | None
+) -> np.ndarray | None:
     """Return a classifier's probabilities, or None."""
     predict = getattr(model, "predict_proba", None)
     if predict is None:
@@ -242,12 +244,12 @@ def _measure_classes(
         "better": "higher",
         "value": float(np.mean(predicted == y_true)),
         "baseline": float(np.mean(y_true == priors.argmax())),
-        "scores": of_chances(proba, y_true) if comparable and proba is not None else {},
-        "constants": of_chances(constant, y_true) if comparable else {},
+        "scores": probability_scores(proba, y_true) if comparable and proba is not None else {},
+        "constants": probability_scores(constant, y_true) if comparable else {},
     }
 
 
-def of_chances(proba: np.ndarray, y_true: np.ndarray) -> dict[str, float]:
+def probability_scores(proba: np.ndarray, y_true: np.ndarray) -> dict[str, float]:
     """Score class probabilities, shape (records, classes), against codes ``y_true``, shape (records,).
 
     The area under the curve is the mean over classes, one against the rest, if every class has records
@@ -278,7 +280,7 @@ def _codes(values: Any, column: Column) -> np.ndarray:
     return np.array([int(float(name)) for name in names])
 
 
-def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summarise_runs(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Summarise the metrics of runs that differ only by noise.
 
     Returns:

@@ -167,7 +167,7 @@ def _class_name(name: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Attacked:
+class AttackedModel:
     """A model's description and findings."""
 
     about: dict[str, Any]
@@ -180,7 +180,7 @@ def attack(
     outsiders: Path | None = None,
     target: str | None = None,
     progress: Callable[[int], object] = lambda _: None,
-) -> Attacked:
+) -> AttackedModel:
     """Attack a model's file; score by its training table and held-out records."""
     model = read_model(path)
     train = read_records(model, data, target)
@@ -203,7 +203,7 @@ def attack(
         "privfed": __version__,
         "simulation": True,
     }
-    return Attacked(about, corrected(findings))
+    return AttackedModel(about, corrected(findings))
 
 
 def _fit(model: FittedTrees) -> Callable[[np.ndarray, np.ndarray], Any]:
@@ -230,7 +230,7 @@ def _matches_table(model: FittedTrees, train: LabelledRecords) -> bool:
     return bool((counts[leaves] == model.counts[leaves]).all())
 
 
-def write(attacked: Attacked, out: Path, *, overwrite: bool, scores: bool) -> None:
+def write(attacked: AttackedModel, out: Path, *, overwrite: bool, scores: bool) -> None:
     """Write ``findings.json``, with ``scores`` also those of records, and ``report.html`` into a folder."""
     data = {**attacked.about, "findings": [finding.to_dict() for finding in attacked.findings]}
     with written_whole(out, overwrite=overwrite) as folder:

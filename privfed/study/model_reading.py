@@ -43,7 +43,7 @@ from privfed.questions.threads import one_thread
 from privfed.questions.tree import Tree
 from privfed.study.choices import PolicyChoice, ShadowChoice
 from privfed.study.dry_run import adopt, learner
-from privfed.study.metrics import chances_of, targets
+from privfed.study.metrics import probabilities_of, targets
 from privfed.study.output import Output
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -94,8 +94,8 @@ def read_models(
     if not len(prepared.train) or not len(prepared.test):
         return idle
     try:
-        model = pool.asked(target)
-        score = model_scores(model, x=pool.places, y=pool.targets)
+        model = pool.adapt(target)
+        score = model_scores(model, x=pool.index, y=pool.targets)
     except InputError:
         return idle
     findings = [_by_quantiles(pool, score), *_by_shadows(pool, model, transcript)]
@@ -103,7 +103,7 @@ def read_models(
         findings += by_structure(pool, target, transcript)
         wording: dict[str, Any] = {"question": OWN_QUESTION, "harm": OWN_HARM, "at_home": True}
         findings = [replace(item, **wording, measure="", limit="") for item in findings]
-    return [pool.told(item) for item in findings], {}
+    return [pool.by_client(item) for item in findings], {}
 
 
 OWN_QUESTION = "Were a client's own model shown to somebody, could they tell whom it learnt from?"
@@ -152,7 +152,7 @@ def _by_shadows(pool: StudyRecords, model: Regressor, transcript: Transcript) ->
     if study.shadows is None and work > MAX_WORK:
         why = f"{number} shadow models take {work:.1g} operations, more than {MAX_WORK:.1g}; write [shadows]"
         return [not_read(kind, why) for kind in settings.ways]
-    records: dict[str, Any] = {"x": pool.places, "y": pool.targets}
+    records: dict[str, Any] = {"x": pool.index, "y": pool.targets}
     try:
         with one_thread():
             trained = shadows(
@@ -191,7 +191,7 @@ def by_structure(
     if splits follow from the records: each detection is then a proof). Without releases, clients learn
     independently, and a training leaves one record out at every client; else at one. Empty for other models.
     """
-    members = pool.places[pool.member]
+    members = pool.index[pool.member]
     splits = {client: splits_of(target, client) for client in target.homes}
     work = training_work(transcript, pool.prepared, target) + ROW * len(members)
     trainings = int(MAX_WORK // work) - CONTROLS - 2
@@ -287,7 +287,7 @@ class StudyRecords:
         return pd.concat([self.prepared.train, self.prepared.test], ignore_index=True)
 
     @property
-    def places(self) -> np.ndarray:
+    def index(self) -> np.ndarray:
         """Each record's index, shape (records, 1)."""
         return np.arange(len(self.rows), dtype=float)[:, None]
 
@@ -313,7 +313,7 @@ class StudyRecords:
         assert self.prepared.schema.target is not None
         return targets(self.rows, self.prepared.schema.target)
 
-    def told(self, finding: Finding) -> Finding:
+    def by_client(self, finding: Finding) -> Finding:
         """Return a finding with ``exposed`` by client, in the order of each client's table."""
         if not finding.exposed:
             return finding
@@ -333,9 +333,9 @@ class StudyRecords:
             with closing(subset.federate(adopted, None, self.choice.block)) as federation:
                 shadow.fit(federation)
         self.progress(1)
-        return self.asked(shadow)
+        return self.adapt(shadow)
 
-    def asked(self, model: FederatedLearner) -> Regressor:
+    def adapt(self, model: FederatedLearner) -> Regressor:
         """Return a model with the interface of shadow-model attacks."""
         proba = isinstance(model, ClassifierMixin) and hasattr(model, "predict_proba")
         personal = isinstance(model, PersonalLearner)
@@ -381,7 +381,7 @@ class Classifier(Regressor):
         """Return class probabilities, shape (indices, classes)."""
 
         def predict(rows: pd.DataFrame, client: str | None) -> np.ndarray:
-            probabilities = chances_of(self.model, rows, client)
+            probabilities = probabilities_of(self.model, rows, client)
             assert probabilities is not None
             return probabilities
 

@@ -13,7 +13,14 @@ from privfed.errors import InputError, SchemaError, no_column
 from privfed.privacy.policy import Policy
 from privfed.study import Study, dry_run
 from privfed.study.output import check_empty, new_folder, write_text
-from privfed.study.scaffold import Found, column_text, form_of, found, line, written
+from privfed.study.scaffold import (
+    ColumnSummary,
+    column_summaries,
+    column_text,
+    form_of,
+    format_keys,
+    line,
+)
 from privfed.tables.csv_text import FILES
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled, no_source, public_schema
@@ -135,7 +142,7 @@ class NewStudy:
         data: dict[str, Any] = {"source": self.table}
         if schema:
             data["source"] = os.path.relpath(self.table, self.folder)
-            data |= {"schema": "schema.toml", **written(form_of(Path(self.table)))}
+            data |= {"schema": "schema.toml", **format_keys(form_of(Path(self.table)))}
         if self.individual is not None:
             data["individual"] = self.individual
         clients: dict[str, Any] = {"partition": "iid", "count": 5}
@@ -175,16 +182,18 @@ def _tables(data: Mapping[str, Any]) -> str:
     return tomli_w.dumps(others) + policies
 
 
-def columns_of(table: str, target: str = "") -> list[Found]:
+def columns_of(table: str, target: str = "") -> list[ColumnSummary]:
     """Return the columns of a file, or of a bundled set (its target last); InputError if it is neither.
 
     A target with two integer values, such as 0 and 1, is categorical.
     """
     if table in bundled():
-        return [Found(column.name, column.kind, None) for column in public_schema(table).columns]
+        return [
+            ColumnSummary(column.name, column.kind, None) for column in public_schema(table).columns
+        ]
     if not table.endswith(FILES):
         no_source(table)
     return [
         replace(item, kind="category") if item.two_values and item.name == target else item
-        for item in found(Path(table), form_of(Path(table)))
+        for item in column_summaries(Path(table), form_of(Path(table)))
     ]

@@ -56,7 +56,7 @@ class OwnerService:
                 for peer, opened in zip(owner.sockets, sockets, strict=True)
             ]
             if owner.metrics is not None:
-                server = Telling(side, owner.metrics)
+                server = MetricsServer(side, owner.metrics)
                 self._closing.callback(server.close)
                 threading.Thread(target=server.serve, daemon=True).start()
                 self.served.append(f"metrics at port {server.port}")
@@ -70,7 +70,7 @@ class OwnerService:
         self._closing.close()
 
 
-class Telling(LoopbackServer):
+class MetricsServer(LoopbackServer):
     """``/health``, 200 or 503, and ``/metrics`` in Prometheus's text format."""
 
     def __init__(self, side: OwnerSide, port: int) -> None:

@@ -29,7 +29,7 @@ _REVEALED = """\
 
 
 @dataclass(frozen=True)
-class Found:
+class ColumnSummary:
     """A column of a file, without any record's values."""
 
     name: str
@@ -38,7 +38,7 @@ class Found:
     two_values: bool = False  #: whether it has at most two distinct integers
 
 
-def found(path: Path, text: Text) -> list[Found]:
+def column_summaries(path: Path, text: Text) -> list[ColumnSummary]:
     """Return a table's columns (InputError: it cannot be read, or has another decimal separator)."""
     frame = _read_named(path, text)
     return [_summarise(frame[name], str(name)) for name in _check_decimals(frame, path).columns]
@@ -91,7 +91,7 @@ def schema_text(
 
 
 def column_text(
-    column: Found, bounds: tuple[float, float] | None = None, categories: Sequence[str] = ()
+    column: ColumnSummary, bounds: tuple[float, float] | None = None, categories: Sequence[str] = ()
 ) -> str:
     """Format one column of a schema, with comments to fill in for unknown values."""
     lines = [f"# This column {column.fault}."] if column.fault else []
@@ -110,7 +110,7 @@ def column_text(
 
 def read_as(text: Text) -> str:
     """Return the study's keys that reproduce a format, as comments."""
-    other = written(text)
+    other = format_keys(text)
     lines = "".join(f"#   {line(key, value)}\n" for key, value in other.items())
     return (
         f"# Its text was read as follows; write the same under [data] of the study:\n{lines}"
@@ -118,7 +118,7 @@ def read_as(text: Text) -> str:
     )
 
 
-def written(text: Text) -> dict[str, str]:
+def format_keys(text: Text) -> dict[str, str]:
     """Return the keys of a study's ``[data]`` for a format, without defaults."""
     return {key: value for key, value in vars(text).items() if value != getattr(PLAIN, key)}
 
@@ -142,10 +142,10 @@ def _check_decimals(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     return frame
 
 
-def _summarise(series: pd.Series[Any], name: str) -> Found:
+def _summarise(series: pd.Series[Any], name: str) -> ColumnSummary:
     if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
-        return Found(name, "category", no_category(series))
+        return ColumnSummary(name, "category", no_category(series))
     values = series.dropna().to_numpy(dtype=float)
     whole = len(values) > 0 and bool(np.all(np.isfinite(values) & (np.floor(values) == values)))
     two = whole and len(np.unique(values)) <= 2
-    return Found(name, "integer" if whole else "number", None, two_values=two)
+    return ColumnSummary(name, "integer" if whole else "number", None, two_values=two)

@@ -46,7 +46,7 @@ from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
 from privfed.study.groups import by_group, check_groups
-from privfed.study.metrics import measure, measure_own, spread
+from privfed.study.metrics import measure, measure_own, summarise_runs
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
@@ -291,7 +291,7 @@ def run(
     noise = federation.noise
     if study.runs > 1:
         reruns = _rerun(prepared, choice, adopted, progress, engine, noise)
-        metrics["runs"] = spread([metrics, *reruns])
+        metrics["runs"] = summarise_runs([metrics, *reruns])
     audited = audit_noise(noise, policies=len(study.policies))
     output.write(choice.name, NOISE, [finding.to_dict() for finding in audited])
     if persistent is not None:

@@ -115,7 +115,7 @@ class Cell:
         data = self.study.to_dict()
         return {key: data.get(key) for key in AFTERWARDS}
 
-    def told(self) -> str:
+    def label(self) -> str:
         """Format the cell in one line."""
         varied = "".join(f", {key} = {value}" for key, value in self.varied.items())
         return f"{self.key}  {self.series}, seed {self.study.seed}{varied}"
@@ -312,9 +312,9 @@ def sweep(
     for cell, fault, messages in bar:
         if interrupted():
             raise KeyboardInterrupt  # a library may have turned it into another error
-        faults |= {cell.told(): fault} if fault else {}
+        faults |= {cell.label(): fault} if fault else {}
         for remark in messages:
-            remarks.setdefault(re.sub(r"\d", "", remark), []).append(f"{cell.told()}: {remark}")
+            remarks.setdefault(re.sub(r"\d", "", remark), []).append(f"{cell.label()}: {remark}")
     for group in remarks.values():
         count = f"{len(group)} cells, one of them " if len(group) > 1 else ""
         warnings.warn(count + group[0], DataWarning, stacklevel=2)

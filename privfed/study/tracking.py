@@ -54,7 +54,7 @@ def _log(tracker: ModuleType, cells: Sequence[Cell], store: Sweep, name: str) ->
             continue
         params, figures = store.read(cell, PARAMS), store.read(cell, METRICS)
         numbers = {k: float(v) for k, v in figures.items() if isinstance(v, int | float)}
-        with tracker.start_run(run_name=cell.told()):
+        with tracker.start_run(run_name=cell.label()):
             tracker.set_tag(KEY, tag)
             tracker.log_params(
                 {allowed(k): v for k, v in (params["factors"] | params["made"]).items()}

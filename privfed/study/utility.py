@@ -28,7 +28,7 @@ class Utility:
     policy: Policy
     count: float  #: of the number of records, in total or in one category
     means: dict[str, float]  #: of each numeric column's sum about its middle, in the column's unit
-    shares: tuple[str, ...]  #: the columns of categories, whose counts err like ``count``
+    categorical: tuple[str, ...]  #: the columns of categories, whose counts err like ``count``
 
     def of_mean(self, column: str, records: int) -> float:
         """Return the error of a column's mean over ``records`` records, a public number."""
@@ -61,7 +61,7 @@ def utility(policy: Policy, schema: Schema) -> Utility | None:
     )
 
 
-def told(stds: Utility | None, policy: Policy, schema: Schema, owners: int) -> str:
+def utility_text(stds: Utility | None, policy: Policy, schema: Schema, owners: int) -> str:
     """Format the errors under a budget, for one owner and, if known, for all owners together."""
     if stds is None:
         return f"{policy.name}: no budget, so no errors to state"
@@ -77,8 +77,8 @@ def told(stds: Utility | None, policy: Policy, schema: Schema, owners: int) -> s
         f"  the whole budget on counts and means alone, {split}: standard deviation of the noise at one owner",
         f"    {'number of records':{wide}} {measured(stds.count, 3):>12}",
     ]
-    if stds.shares:
-        lines.append(f"    number in a category of {', '.join(stds.shares)}: the same")
+    if stds.categorical:
+        lines.append(f"    number in a category of {', '.join(stds.categorical)}: the same")
     if labels:
         lines.append(f"    {'mean over records:':{wide}} {sizes}")
     for name, label in labels.items():

@@ -342,7 +342,7 @@ def measured(
 
 
 #: Figures: their names in tables, and the learners that have them.
-TOLD = {
+FIGURES = {
     "gain": ("gain over own trees, %", ("paper", "central", "IBM, secure sum")),
     "share": ("clients that gain, %", ("paper", "IBM, secure sum")),
     "nodes": ("decision nodes", ("local", "paper", "IBM, secure sum")),
@@ -357,7 +357,7 @@ def table(
     *,
     numbers: bool = False,
 ) -> Callable[[Mapping[str, pd.DataFrame], int], Iterator[Measured]]:
-    """Return a run of ``figures`` of :data:`TOLD` by set, number of clients and fraction active in a generation.
+    """Return a run of ``figures`` of :data:`FIGURES` by set, number of clients and fraction active in a generation.
 
     Repetitions are splits, each run once. A mean over several sets is compared with the paper's, which is
     over its fourteen.
@@ -374,19 +374,19 @@ def table(
                 results = measured(sample, active, split)
                 rows += [{"set": name, "split": split, **row} for row in results]
             setting = f", {count} clients, {100 * active:g} % active" * (len(settings) > 1)
-            yield from told(pd.DataFrame(rows), figures, setting)
+            yield from set_figures(pd.DataFrame(rows), figures, setting)
 
     return run
 
 
-def told(rows: pd.DataFrame, figures: Sequence[str], setting: str) -> Iterator[Measured]:
+def set_figures(rows: pd.DataFrame, figures: Sequence[str], setting: str) -> Iterator[Measured]:
     """Yield the figures of each set over splits, and of all sets' mean."""
     for name, part, single in by_set(rows):
-        for figure, learner in ((f, label) for f in figures for label in TOLD[f][1]):
+        for figure, learner in ((f, label) for f in figures for label in FIGURES[f][1]):
             values = part[part["learner"] == learner].groupby("split")[figure].mean().dropna()
             if len(values):
                 paper = None if single or setting else PAPER.get((learner, figure))
-                column = f"{learner}: {TOLD[figure][0]}"
+                column = f"{learner}: {FIGURES[figure][0]}"
                 yield Measured(f"{name}{setting}", column, paper, values.tolist())
 
 

@@ -74,7 +74,7 @@ class Learned:
         return np.random.default_rng(SEED).permutation(len(self.signals))
 
     @property
-    def held(self) -> np.ndarray:
+    def held_out(self) -> np.ndarray:
         """Indices of the held-out trajectories, which no individual has."""
         return self.order[: len(self.order) // 3]
 
@@ -84,7 +84,7 @@ class Learned:
         variables = self.signals.shape[2]
         names = tuple((f"x{i}", -BOUND, BOUND) for i in range(variables))
         grammar = Grammar(names, most_operators=2, horizon=self.signals.shape[1] - 1)
-        training, rng = self.order[len(self.held) :], np.random.default_rng(SEED)
+        training, rng = self.order[len(self.held_out) :], np.random.default_rng(SEED)
         classes = [training[self.labels[training] == label] for label in (True, False)]
         rules = {}
         for person in range(PEOPLE):
@@ -98,7 +98,7 @@ class Learned:
 
     def worth(self, rules: PopulationRules) -> dict[str, float]:
         """Return balanced accuracy and F1 of rules on the held-out trajectories."""
-        return utility(rules.predict(self.signals[self.held]), self.labels[self.held])
+        return utility(rules.predict(self.signals[self.held_out]), self.labels[self.held_out])
 
     def valid(self, nu: float) -> Mapping[tuple[int, ...], int]:
         """Return structures held by at least a fraction ``nu`` of the individuals, with their number of holders."""
@@ -134,7 +134,7 @@ class Learned:
 
 
 #: A search's scores, and their names in tables.
-TOLD = {"coverage": "coverage", "precision": "precision", "balanced_accuracy": "balanced accuracy", "f1": "F1"}  # fmt: skip
+SCORES = {"coverage": "coverage", "precision": "precision", "balanced_accuracy": "balanced accuracy", "f1": "F1"}  # fmt: skip
 
 
 def by_epsilon() -> Iterator[tuple[str, Cell]]:
@@ -160,12 +160,12 @@ def table(
         for setting, (protocol, epsilon, nu) in cells():
             searches = repeated(range(runs), f"{protocol}, {setting}")
             rows = pd.DataFrame([learned.searched(protocol, epsilon, nu, run) for run in searches])
-            for score, words in TOLD.items():
+            for score, words in SCORES.items():
                 if len(values := rows[score].dropna()):
                     yield Measured(f"{protocol}, {setting}", words, None, values.tolist())
         for nu in reference:
             for score, value in learned.worth(learned.every_rule(nu)).items():
-                yield Measured(f"{ALL}, nu {nu:g}", TOLD[score], None, [value])
+                yield Measured(f"{ALL}, nu {nu:g}", SCORES[score], None, [value])
 
     return run
 

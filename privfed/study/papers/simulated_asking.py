@@ -59,7 +59,7 @@ class SimulatedAsking(CohortSession):
         super().__init__(
             ScriptedDisclosure(book.schema, _never_asked, ()), book.grammar, book.people
         )
-        self.left, self._truths = budget, truths
+        self.remaining, self._truths = budget, truths
         self._rng = np.random.default_rng(seed)
         self._known: dict[tuple[Symbols, ...], tuple[Fraction, SupportEstimate]] = {}
 
@@ -78,9 +78,9 @@ class SimulatedAsking(CohortSession):
         cached = self._known.get(key)
         if cached is not None and spend <= cached[0]:
             return cached[1]
-        if spend > self.left:
+        if spend > self.remaining:
             raise NobodyAnswered("the budget is used up")
-        self.left -= spend
+        self.remaining -= spend
         counts = self._draw(templates, float(flip_probability(spend)))
         self._known[key] = (spend, counts)
         self.steps.append(

@@ -24,7 +24,7 @@ from privfed.questions.exact import shown_down
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport
 from privfed.reports.remarks import unspent
-from privfed.study.ledger_commands import _format_line, left, share_of
+from privfed.study.ledger_commands import _format_line, remaining_text, share_of
 from privfed.study.ledger_commands import budget as lines
 from privfed.study.price import Balance, percent_of, remaining
 from privfed.tables.schema import Column, Schema
@@ -120,7 +120,9 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
         frame, "risk", client="site", schema=schema, policy=policy, ledgers=tmp_path, study="one"
     )
     ledger = federation.gates["a"].ledger
-    assert left(ledger).startswith("100 % of the budget, room for a study of epsilon 8 at")
+    assert remaining_text(ledger).startswith(
+        "100 % of the budget, room for a study of epsilon 8 at"
+    )
     assert federation.budget().remaining[0] == 8
     federation.ask(LevelSums(((),)))
     share = percent_of(ledger.spent(accountant).total, accountant.ceiling(budget))
@@ -134,7 +136,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     assert 3 < room < alone - 1
     assert ledger.budget()[0].remaining == room == ledger.budget("study")[0].remaining
     assert federation.budget().remaining[0] == float(room)
-    assert f"room for a study of epsilon {shown_down(room)} at" in left(ledger)
+    assert f"room for a study of epsilon {shown_down(room)} at" in remaining_text(ledger)
     assert remaining(Balance("a", ledger.taken(accountant)), policy) == shown_down(room)
     account = read(policy, {"a": ledger}, {})
     assert unspent(PolicyReport(account, (), {}, {})).endswith(f"up to ε {shown_down(room)}")
@@ -142,7 +144,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     ledger.adopt(policy, "three")
     ledger.reserve_share("three", (rest * Fraction(999999, 10**6), Fraction(0)), accountant)
     assert accountant.left(ledger.taken(accountant), budget) == 0, "what rounding leaves is nothing"
-    assert left(ledger) == "nothing"
+    assert remaining_text(ledger) == "nothing"
     assert remaining(Balance("a", ledger.taken(accountant)), policy) == "0"
     assert read(policy, {"a": ledger}, {}).clients[0].room == 0, "nor on the page"
 
