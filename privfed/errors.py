@@ -82,7 +82,7 @@ class LedgerError(PrivfedError):
 class Note(UserWarning):
     """A remark on releases and public values alone: studies show these, and no other warnings.
 
-    A library's own warning may come from inside a client's gate, and tell something of its records.
+    A library's own warning may come from inside a client's gate, and reveal something about its records.
     """
 
 

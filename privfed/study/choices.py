@@ -54,7 +54,7 @@ class DataChoice:
         return Text(self.sep, self.encoding, self.decimal, self.thousands)
 
     def check(self, where: str) -> None:
-        """Check the values; a StudyError tells the first fault."""
+        """Check the values (StudyError: the first fault)."""
         with naming(where):
             text = self.text
         if text != PLAIN and not self.source.endswith(WRITTEN):
@@ -114,7 +114,7 @@ class ClientsChoice:
         return Budget.of(self.budget["epsilon"], self.budget.get("delta", delta))
 
     def check(self, where: str) -> None:
-        """Check the values; a StudyError tells the first fault."""
+        """Check the values (StudyError: the first fault)."""
         by_column = self.partition == "column"
         if by_column and self.column is None:
             raise StudyError(f'{where}: partition "column" needs column = "..."')
@@ -210,7 +210,7 @@ class PolicyChoice:
         return replace(proposed, masked=masked)
 
     def check(self, where: str) -> None:
-        """Check the values; a StudyError tells the first fault."""
+        """Check the values (StudyError: the first fault)."""
         is_file, where = self.base.endswith(".toml"), f"{where}: policy {self.name!r}"
         bases = ("published", "strict", "private")
         if self.base not in bases and not is_file:
@@ -253,7 +253,7 @@ class ShadowChoice:
     ways: tuple[ModelReader, ...] = ("lira", "rmia")
 
     def check(self, where: str) -> None:
-        """Check the values; a StudyError tells the first fault."""
+        """Check the values (StudyError: the first fault)."""
         if not 2 <= self.number <= MAX_SHADOWS:
             raise StudyError(
                 f"{where}: number must lie between 2 and {MAX_SHADOWS}, not {self.number}; write "

@@ -159,8 +159,8 @@ class PersistentLedgers:
                 f"it: privfed ledger set-budget {self.folder} --epsilon ..."
             )
         limits = tuple(Limit.from_dict(entry) for entry in terms.get("limit", ()))
-        kept = terms["accountant"] == "pure" and proposed.accountant != "pure"
-        accountant = proposed.accountant if kept else terms["accountant"]
+        keep = terms["accountant"] == "pure" and proposed.accountant != "pure"
+        accountant = proposed.accountant if keep else terms["accountant"]
         return replace(proposed, budget=budget, limits=limits, accountant=accountant)
 
     # --- before a study begins -------------------------------------------------------------------

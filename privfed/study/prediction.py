@@ -38,22 +38,22 @@ def predict(
     Raises:
         InputError: no such file, no model, missing columns, or a client without a model.
     """
-    learnt = load(model)
+    fitted = load(model)
     if shelf is not None:
-        _take_home(learnt, client, shelf)
-    if isinstance(learnt, PersonalLearner) and shelf is None and client in learnt.clients_:
+        _take_home(fitted, client, shelf)
+    if isinstance(fitted, PersonalLearner) and shelf is None and client in fitted.clients_:
         raise InputError(
             _HOMES.format(model, client, "the .shelf file beside that client's ledger")
         )
     try:
         with naming(f"data file {table}"):
-            frame = read_table(table, text=form_of(table), schema=learnt.schema_)
+            frame = read_table(table, text=form_of(table), schema=fitted.schema_)
             if frame.empty:
                 raise InputError("holds no records; give at least one")
-            check_table(frame, Schema(learnt.schema_.features))
-            return _predicted(learnt, frame, client)
+            check_table(frame, Schema(fitted.schema_.features))
+            return _predicted(fitted, frame, client)
     except NoCommonModel:
-        clients = f"there is none for all; clients are {', '.join(map(shown, learnt.clients_))}"
+        clients = f"there is none for all; clients are {', '.join(map(shown, fitted.clients_))}"
         raise InputError(_HOMES.format(model, "NAME", clients)) from None
 
 
@@ -63,14 +63,14 @@ def synthesize(model: Path, rows: int, random_state: int | None = None) -> pd.Da
     Raises:
         InputError: no such file, no model, or one without the releases needed.
     """
-    learnt = load(model)
-    if not hasattr(learnt, "synthesize"):
+    fitted = load(model)
+    if not hasattr(fitted, "synthesize"):
         raise InputError(
-            f"model file {model}: {type(learnt).__name__} keeps no releases that records are drawn "
+            f"model file {model}: {type(fitted).__name__} keeps no releases that records are drawn "
             "from; give a FedForestClassifier or FedForestRegressor of a private policy"
         )
     with naming(f"model file {model}"):
-        records: pd.DataFrame = learnt.synthesize(rows, random_state)
+        records: pd.DataFrame = fitted.synthesize(rows, random_state)
     return records
 
 

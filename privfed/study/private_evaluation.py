@@ -83,15 +83,15 @@ def with_evaluation(
             )
         return policy
     share, accountant = SHARE if share is None else share, accountant_of(policy)
-    kept = tuple(share * part for part in accountant.ceiling(budget))
-    remaining = accountant.left(kept, budget)
+    reserved = tuple(share * part for part in accountant.ceiling(budget))
+    remaining = accountant.left(reserved, budget)
     if remaining == 0:
         raise StudyError(
             f"policy {policy.name!r}: epsilon {shown(epsilon)} is too small to keep a share of it for questions of the "
             'model\'s errors; write a larger one, or evaluation = "0"'
         )
     proposed = propose(remaining)
-    guard = Guard(mechanism, spend=kept[0], times=1)
+    guard = Guard(mechanism, spend=reserved[0], times=1)
     return replace(proposed, budget=budget, guards={**proposed.guards, query.kind: (guard,)})
 
 

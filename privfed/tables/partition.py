@@ -101,15 +101,15 @@ def dirichlet(
     return _assign_names(_draw_valid(draw, len(names)), names)
 
 
-def by_coins(coins: np.ndarray, shares: np.ndarray, names: Sequence[str]) -> np.ndarray:
+def by_coins(coins: np.ndarray, fractions: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """Partition by each record's own coin, so that adding a record does not move others.
 
     Args:
         coins: uniform over all 64-bit integers, shape (records,).
-        shares: fraction of each client, shape (clients,), or of the clients in each record's
+        fractions: of each client, shape (clients,), or of the clients in each record's
             class, shape (records, clients); independent of the records.
     """
-    ends = np.cumsum(shares, axis=-1)[..., :-1]
+    ends = np.cumsum(fractions, axis=-1)[..., :-1]
     beyond = (coins / 2.0**64)[:, None] >= ends
     return _assign_names(beyond.sum(axis=1), names)
 
@@ -136,9 +136,9 @@ def _assign_names(owners: np.ndarray, names: Sequence[str]) -> np.ndarray:
     return clients
 
 
-def _split(size: int, shares: np.ndarray) -> np.ndarray:
-    """Assign ``size`` positions to clients in consecutive runs, shape (size,), in proportion to ``shares``."""
-    ends = np.floor(np.cumsum(shares)[:-1] * size + 0.5)
+def _split(size: int, fractions: np.ndarray) -> np.ndarray:
+    """Assign ``size`` positions to clients in consecutive runs, shape (size,), in proportion to ``fractions``."""
+    ends = np.floor(np.cumsum(fractions)[:-1] * size + 0.5)
     return np.searchsorted(ends, np.arange(size), side="right")
 
 

@@ -153,7 +153,7 @@ class Fault(NamedTuple):
     """A fault of some cells of a column: the problem, the positions, and the remedy."""
 
     fact: str
-    places: np.ndarray
+    positions: np.ndarray
     remedy: str
 
 

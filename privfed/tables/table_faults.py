@@ -17,7 +17,7 @@ NAMED = 5  #: Maximum rows that a message names
 
 def rows(positions: np.ndarray) -> str:
     """Format rows of a file from positions among the records (from 0), shape (rows,)."""
-    first = [str(place + 2) for place in positions[:NAMED].tolist()]
+    first = [str(position + 2) for position in positions[:NAMED].tolist()]
     more = len(positions) - len(first)
     text = f"row{'s' * (len(positions) != 1)} {', '.join(first)}"
     return text + (f" and {more} more" if more else "")

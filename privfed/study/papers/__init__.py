@@ -58,7 +58,7 @@ RUNS: Mapping[str, Callable[..., Iterator[Measured]]] = {
 FEW: Mapping[str, Mapping[str, Any]] = {
     "rulefit/figure-2": {"scenarios": 2},
     "forest/table-3": {"counts": (1, 5)},
-    "forest/table-7": {"shares": (0.0, 0.1)},
+    "forest/table-7": {"fractions": (0.0, 0.1)},
     "forest/figure-2": {"regimes": ("covariate shift",)},
 }
 TABLES: Mapping[str, PaperTable] = {

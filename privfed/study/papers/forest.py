@@ -138,13 +138,13 @@ def halves(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[pd.DataFrame,
 
 
 def public(
-    data: Mapping[str, pd.DataFrame], seeds: int, wanted: Sequence[str] = ()
+    data: Mapping[str, pd.DataFrame], seeds: int, selected: Sequence[str] = ()
 ) -> Iterator[Scores]:
-    """Table 2, by set and Dirichlet alpha; ``wanted``: only these methods."""
+    """Table 2, by set and Dirichlet alpha; ``selected``: only these methods."""
     for name, frame in data.items():
         complete, schema = prepared(name, frame)
         builders = methods(classes=SETS[name])
-        builders = {method: builders[method] for method in wanted or builders}
+        builders = {method: builders[method] for method in selected or builders}
         for alpha in (10.0, 1.0, 0.1):
             for seed in repeated(range(seeds), f"{name}, alpha {alpha:g}"):
                 rng = np.random.default_rng(seed)
@@ -176,16 +176,22 @@ def ground_truth(features: int) -> DecisionTreeRegressor:
 
 
 def simulated(
-    seed: int, *, spread: float, within: float, offset: float, records: int = 400, features: int = 6
+    seed: int,
+    *,
+    separation: float,
+    within: float,
+    offset: float,
+    records: int = 400,
+    features: int = 6,
 ) -> pd.DataFrame:
-    """Simulate clients whose features are shifted by up to ``spread``, and outcomes by up to ``offset``.
+    """Simulate clients whose features are shifted by up to ``separation``, and outcomes by up to ``offset``.
 
     No client's features include zero, where the truth steps: "the target function requires a split between"
     the supports. A client in the middle would see the step, and then AvgImp would, too.
     """
     rng = np.random.default_rng(seed)
     client = np.repeat(np.arange(CLIENTS), records)
-    center = np.linspace(-spread, spread, CLIENTS + 1)[client]
+    center = np.linspace(-separation, separation, CLIENTS + 1)[client]
     X = rng.normal(size=(len(client), features)) * within
     X[:, 0] += center
     y = ground_truth(features).predict(np.clip(X, -4, 4)) + rng.normal(0, 0.5, len(client))
@@ -206,10 +212,10 @@ def schema_of(features: int, bound: float = 60.0) -> Schema:
 
 #: Shift of clients' features, standard deviation within a client, shift of outcomes.
 REGIMES: dict[str, dict[str, Any]] = {
-    "alike": {"spread": 0.0, "within": 1.0, "offset": 0.0},
-    "covariate shift": {"spread": 3.5, "within": 0.25, "offset": 0.0},
-    "outcome shift": {"spread": 0.0, "within": 1.0, "offset": 2.0},
-    "covariate and outcome shift": {"spread": 3.5, "within": 0.25, "offset": 2.0},
+    "alike": {"separation": 0.0, "within": 1.0, "offset": 0.0},
+    "covariate shift": {"separation": 3.5, "within": 0.25, "offset": 0.0},
+    "outcome shift": {"separation": 0.0, "within": 1.0, "offset": 2.0},
+    "covariate and outcome shift": {"separation": 3.5, "within": 0.25, "offset": 2.0},
 }
 
 
@@ -227,10 +233,10 @@ def simulations(
 def outliers(
     data: Mapping[str, pd.DataFrame],
     seeds: int,
-    shares: Sequence[float] = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2),
+    fractions: Sequence[float] = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2),
 ) -> Iterator[Scores]:
     """Yield Table 7: feature vectors of 0 to 20 % of the records times ten (Appendix F.3)."""
-    for fraction in shares:
+    for fraction in fractions:
         for seed in repeated(range(seeds), f"{100 * fraction:g} % outliers"):
             train, test = (simulated(seed + add, **REGIMES["alike"]) for add in (0, 1000))
             outlying = np.random.default_rng(seed).random(len(train)) < fraction

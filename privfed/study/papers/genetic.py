@@ -273,8 +273,8 @@ def at_home(learner: PersonalLearner, clients: UngatedDisclosure) -> PersonalLea
 def active_clients(data: Prepared, participation: float, seed: int) -> list[str]:
     """Draw the clients of the IBM tree, which is grown once: as many as in each generation of the search."""
     count = max(1, round(participation * len(data.clients)))
-    drawn = np.random.default_rng(seed).choice(len(data.clients), count, replace=False)
-    return [list(data.clients)[number] for number in sorted(drawn)]
+    chosen = np.random.default_rng(seed).choice(len(data.clients), count, replace=False)
+    return [list(data.clients)[number] for number in sorted(chosen)]
 
 
 def fitted_all(

@@ -75,7 +75,7 @@ def valid(book: RuleIndex, nu: float) -> frozenset[tuple[int, ...]]:
 
 
 def search(
-    asking: CohortSession,
+    session: CohortSession,
     method: str,
     epsilon: Fraction,
     nu: float,
@@ -86,15 +86,15 @@ def search(
     """Search by one method over simulated answers; ``levels``: maximum symbols of a rule."""
     exploration = Exploration(nu, theta)
     if method.startswith("equal"):
-        return TreeSearch(asking, Equal(epsilon, int(method[5:]), nu), seed=seed).run()
+        return TreeSearch(session, Equal(epsilon, int(method[5:]), nu), seed=seed).run()
     if method.startswith("uct"):
         constant = math.sqrt(2) if method == "uct-sqrt2" else UCT_CONSTANT
-        return TreeSearch(asking, Adaptive(exploration), constant, seed=seed).run()
+        return TreeSearch(session, Adaptive(exploration), constant, seed=seed).run()
     if method.startswith("adaptive"):
         width = int(method[8:])
         settings = SearchSettings(spread=width, expected=EXPECTED[width])
-        return BestFirst(asking, exploration, epsilon, settings).run()
-    return LevelSearch(asking, LevelPlan(epsilon, nu, levels, most=MOST)).run()
+        return BestFirst(session, exploration, epsilon, settings).run()
+    return LevelSearch(session, LevelPlan(epsilon, nu, levels, most=MOST)).run()
 
 
 def through_a_gate(book: RuleIndex, method: str, epsilon: float, seed: int) -> RuleSearch:
