@@ -231,8 +231,8 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    terms = None if lines[0].unprotected else currency(ledger)
-    by_study = {} if terms is None else dict(_study_shares(ledger, *terms))
+    in_force = None if lines[0].unprotected else currency(ledger)
+    by_study = {} if in_force is None else dict(_study_shares(ledger, *in_force))
     rows = [] if by == "study" else list(by_study.values())
     for line in lines:
         taken = share_of(ledger, line) if line.by not in ("all", "study") else ""
@@ -245,18 +245,18 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 
 def share_of(ledger: Ledger, line: Line) -> str:
     """Format a line's fraction of the budget in the accountant's currency; empty if there is none."""
-    terms = None if line.unprotected else currency(ledger)
+    in_force = None if line.unprotected else currency(ledger)
     total = plus(line.spent, line.reserved)
-    return "" if terms is None else percent_of(total, terms[2])
+    return "" if in_force is None else percent_of(total, in_force[2])
 
 
 def remaining_text(ledger: Ledger) -> str:
     """Format the budget that is neither reserved nor spent; empty if there is none."""
     total = ledger.budget()[0]
-    terms = None if total.unprotected else currency(ledger)
-    if terms is None:
+    in_force = None if total.unprotected else currency(ledger)
+    if in_force is None:
         return ""
-    accountant, budget, ceiling = terms
+    accountant, budget, ceiling = in_force
     taken = ledger.taken(accountant)
     room = accountant.left(taken, budget)
     if not room:

@@ -105,9 +105,9 @@ class MetricsServer(LoopbackServer):
         spent = ledger.spent(self._side.gate.accountant)
         for kind, count in sorted(spent.times.items()):
             yield "privfed_charges_total", {"kind": kind}, count
-        terms = currency(ledger)
-        if terms is not None and not spent.unprotected:
-            ceiling, blocks = terms[2], ledger.study_blocks()
+        in_force = currency(ledger)
+        if in_force is not None and not spent.unprotected:
+            ceiling, blocks = in_force[2], ledger.study_blocks()
             taken = fraction_of(committed(spent.total, blocks.values()), ceiling)
             yield "privfed_budget_left_ratio", {}, float(max(1 - taken, Fraction(0)))
             for study, block in blocks.items():
