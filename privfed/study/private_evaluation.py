@@ -50,9 +50,8 @@ LEVEL = 0.95  #: Confidence level of intervals
 KINDS = {ClassScores.kind, RegressionErrors.kind}
 CERTAIN = 1e-6  #: Distance from a perfect score below which a constant baseline is degenerate
 LEAST_SHARE = 1e-9  #: Minimum frequency of a class in the constant's log loss
-Figures = dict[
-    str, np.ndarray
-]  #: Metrics by name, shape (1 + draws,): as released, then for each draw
+#: Metrics by name, shape (1 + draws,): as released, then for each draw
+Figures = dict[str, np.ndarray]
 #: Totals over owners by part, shape (1 + draws, ...): as released, then for each draw
 Sums = Mapping[str, np.ndarray]
 #: A bin of predictions: the class, lower and upper end, and the outcome's mean
