@@ -130,7 +130,7 @@ def rerun(given: argparse.Namespace) -> Iterator[Scores]:
     }
     sets = {"public": given.sets or list(SETS), "fragmented": ["banknote"]}.get(given.what, [])
     data = {name: pd.read_csv(given.data / f"{name}.csv") for name in sets}
-    chosen = {"wanted": given.methods} if given.methods else {}
+    chosen = {"selected": given.methods} if given.methods else {}
     return studies[given.what](data, given.seeds, **chosen)
 
 

@@ -1,6 +1,6 @@
 """privfed: a privacy-auditing toolkit for federated, interpretable learning.
 
-Names are imported on first use, so that a learner never drags the gate into its process.
+Names are imported on first use, so that a learner does not import the gate.
 """
 
 from typing import TYPE_CHECKING

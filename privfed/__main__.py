@@ -1,4 +1,4 @@
-"""The command ``privfed``: stopped by Ctrl-C it says so in one line, even while modules are imported."""
+"""The command ``privfed``; Ctrl-C ends it with one line, even while modules are imported."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from types import FrameType
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
-    """End at once: an exception that is raised within an import's callbacks would be lost."""
+    """Exit immediately: an exception raised within an import's callbacks would be lost."""
     os.write(2, b"privfed: interrupted; nothing had begun\n")
     os._exit(130)
 
@@ -27,7 +27,7 @@ def main() -> None:
     except KeyboardInterrupt:
         print("privfed: interrupted; nothing had begun", file=sys.stderr)
         exec("")  # noqa: S102 - as in privfed.cli
-        sys.exit(130)  # as shells have it for a program that SIGINT ended
+        sys.exit(130)  # the shells' status of a program that SIGINT ended
 
 
 if __name__ == "__main__":

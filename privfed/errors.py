@@ -1,4 +1,4 @@
-"""Every error a user can meet: it says what is wrong, where, and what to write instead.
+"""Errors for users: what is wrong, where, and what to write instead.
 
 No message carries a raw value of a record; names of columns, clients and policies are public.
 """
@@ -26,7 +26,7 @@ class InputError(PrivfedError):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All that is wrong, one text each."""
+        """All faults, one text each."""
         return tuple(str(fault) for fault in self.args)
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class StudyError(InputError):
 
 
 class PluginError(InputError):
-    """A name that no installed plugin answers to, or a plugin that breaks its contract."""
+    """No installed plugin has this name, or a plugin breaks its contract."""
 
 
 class QueryError(PrivfedError):
@@ -64,11 +64,11 @@ class ChannelError(PrivfedError):
 
 
 class WireError(PrivfedError):
-    """Bytes that are no message: truncated, oversized, of another type."""
+    """Bytes that cannot be decoded as a message: truncated, oversized, of another type."""
 
 
 class BudgetError(PrivfedError):
-    """A charge that does not fit the budget that is left."""
+    """A charge that exceeds the remaining budget."""
 
 
 class UnsupportedLoss(PrivfedError):
@@ -82,18 +82,18 @@ class LedgerError(PrivfedError):
 class Note(UserWarning):
     """A remark on releases and public values alone: studies show these, and no other warnings.
 
-    A library's own warning may come from inside a client's gate, and tell something of its records.
+    A library's own warning may come from inside a client's gate, and reveal something about its records.
     """
 
 
 class DataWarning(UserWarning):
-    """A remark on the records of a simulation, for whoever holds them all: no output keeps it."""
+    """A remark on the records of a simulation, for their holder only: never written to an output."""
 
 
 class NobodyAnswered(PrivfedError):
     """No client released anything: a learner stops with what it has.
 
-    ``reasons`` has why gates refused (:class:`~privfed.exchange.messages.Reason`), where all did.
+    ``reasons``: why the gates refused (:class:`~privfed.exchange.messages.Reason`), if all did.
     """
 
     def __init__(self, message: str, reasons: Iterable[str] = ()) -> None:
@@ -102,10 +102,10 @@ class NobodyAnswered(PrivfedError):
 
 
 class Faults:
-    """Collects what is wrong with one file, so that all of it is told at once."""
+    """Collects the faults of one file, to report all of them at once."""
 
     def __init__(self) -> None:
-        self._found: list[InputError] = []
+        self._errors: list[InputError] = []
 
     @contextmanager
     def collected(self) -> Iterator[None]:
@@ -113,23 +113,23 @@ class Faults:
         try:
             yield
         except InputError as error:
-            self._found.append(error)
+            self._errors.append(error)
 
     def add(self, error: InputError) -> None:
-        """Keep one that was never raised."""
-        self._found.append(error)
+        """Keep an error that was not raised."""
+        self._errors.append(error)
 
     def tell(self, kind: type[InputError] = InputError) -> None:
-        """Raise all that was kept: one as it was, several as one error.
+        """Raise what was kept: a single error unmodified, several as one error.
 
         Args:
-            kind: of the error that holds several.
+            kind: class of the error for several faults.
         """
-        faults = dict.fromkeys(fault for error in self._found for fault in error.faults)
-        if len(self._found) == 1:
-            raise self._found[0]
+        faults = dict.fromkeys(fault for error in self._errors for fault in error.faults)
+        if len(self._errors) == 1:
+            raise self._errors[0]
         if len(faults) == 1:
-            raise type(self._found[0])(*faults)
+            raise type(self._errors[0])(*faults)
         if faults:
             raise kind(*faults)
 
@@ -138,7 +138,7 @@ class Faults:
 def file_errors(
     where: str, done: str = "read", instead: str = "", error: type[PrivfedError] = InputError
 ) -> Iterator[None]:
-    """Raise what the system says of a file as one error: it cannot be ``done``, why, and what to do ``instead``."""
+    """Convert an OSError to ``error``: the file cannot be ``done``, why, and what to do ``instead``."""
     try:
         yield
     except OSError as fault:
@@ -148,15 +148,15 @@ def file_errors(
 
 
 def number_of(count: int, what: str, plural: str = "") -> str:
-    """A count with its noun: 1 record, 2 records, 0 queries; ``plural`` where the noun's own is none of these."""
+    """Format a count with its noun: 1 record, 2 records, 0 queries; ``plural`` for irregular nouns."""
     if count == 1:
         return f"1 {what}"
     return f"{count:,} {plural or (f'{what[:-1]}ies' if what.endswith('y') else f'{what}s')}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint at the name that was meant, to end a message with; empty where none is near."""
-    close = get_close_matches(str(name), [str(one) for one in known], 1)
+    """Return a hint at the closest known name, to append to a message; empty if none is close."""
+    close = get_close_matches(str(name), [str(candidate) for candidate in known], 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -166,25 +166,25 @@ def no_column(
     of: str = "in the table; its",
     *,
     listed: bool = True,
-    wanted: Iterable[str] = (),
+    required: Iterable[str] = (),
 ) -> str:
-    """The message on a column that a table has not: which there are (if ``listed``), and which may be meant.
+    """Format the message on a missing column: the existing columns (if ``listed``), and the closest one.
 
-    No name is told where the first row may be a record; ``wanted`` are columns that are meant by themselves.
+    Lists no names if the first row may be a record. ``required`` columns are never suggested.
     """
     names = [str(column) for column in columns]
-    hint = did_you_mean(name, [each for each in names if each not in {*wanted}])
+    hint = did_you_mean(name, [label for label in names if label not in {*required}])
     if may_be_a_record(names):
         return f"no column {name!r} {of.split(';')[0]}" + (f"; {NO_HEADER}" if listed else "")
     if not listed:
         return f"no column {name!r} {of.split(';')[0]}{hint}"
     # blanks are seen
-    shown = [each if each == each.strip() else repr(each) for each in names[:LISTED]]
+    shown = [label if label == label.strip() else repr(label) for label in names[:LISTED]]
     more = f" and {number_of(len(names) - LISTED, 'other')}" if len(names) > LISTED else ""
     return f"no column {name!r} {of} columns are {', '.join(shown)}{more}{hint}"
 
 
-LISTED = 30  #: Most columns that a message names
+LISTED = 30  #: Maximum columns that a message names
 #: What to do about a table without a header.
 NO_HEADER = "its first row holds numbers or dates, as a record does: write a header row with the columns' names above the records"
 
@@ -193,9 +193,9 @@ DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*")
 
 
 def may_be_a_record(names: Iterable[object]) -> bool:
-    """Whether a table's first row has numbers for names, which do not count its columns (0, 1, 2, ...), or dates.
+    """Whether a table's first row has dates, or numbers that do not count its columns (0, 1, 2, ...).
 
-    A table most of whose columns are called by dates is a series; a first record of words alone cannot be told.
+    If most columns are named by dates, the table is a time series. A first record of words is not detected.
     """
     texts = [str(name) for name in names]
     if 0 < 2 * sum(bool(DATE.fullmatch(text)) for text in texts) <= len(texts):
@@ -211,7 +211,7 @@ def may_be_a_record(names: Iterable[object]) -> bool:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The message on a name that is none: which there are, and which may have been meant."""
-    names = [str(one) for one in known]
+    """Format the message on an unknown name: the known ones, and the closest one."""
+    names = [str(candidate) for candidate in known]
     listed = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names) or 'none'}"
     return f"no {what} {name!r}; {listed}{did_you_mean(name, names)}"

@@ -1,8 +1,8 @@
-"""All that the author of a plugin imports, in one place; see docs/plugins.md.
+"""Everything that the author of a plugin imports; see docs/plugins.md.
 
-A law, a mechanism, an accountant, a query, a learner or an attack of one's own needs these names and
-no others. They are imported on first use: a mechanism drags no learner along. The kits that check a
-newcomer are in :mod:`privfed.testing`.
+These names suffice for a law, a mechanism, an accountant, a query, a learner or an attack. They are
+imported on first use: a mechanism does not import learners. The checks of new plugins are in
+:mod:`privfed.testing`.
 """
 
 from typing import TYPE_CHECKING

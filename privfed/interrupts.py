@@ -1,4 +1,4 @@
-"""Ctrl-C, noted beside being raised: libraries that are just imported make other errors of it."""
+"""Recording of Ctrl-C: libraries may turn its exception into another one while they are imported."""
 
 import os
 import signal
@@ -10,31 +10,31 @@ from types import FrameType
 
 from privfed.errors import PrivfedError
 
-_noted: list[int] = []
+_signals: list[int] = []
 
 
 @contextmanager
 def noting() -> Iterator[None]:
-    """Note each SIGINT from here on, where Python's own handler would raise KeyboardInterrupt alone."""
+    """Record each SIGINT inside the block, and raise KeyboardInterrupt as Python's own handler does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        _noted.append(number)
+        _signals.append(number)
         signal.default_int_handler(number, frame)
 
-    _noted.clear()
-    before = signal.getsignal(signal.SIGINT)
-    ours = before is signal.default_int_handler and current_thread() is main_thread()
+    _signals.clear()
+    previous = signal.getsignal(signal.SIGINT)
+    ours = previous is signal.default_int_handler and current_thread() is main_thread()
     if ours:
         signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
         if ours:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, previous)
 
 
 def survived(error: Exception) -> str:
-    """Say what error a plugin ended with, where all others go on: its kind, for only ours hold no data in their text."""
+    """Describe a plugin's error that does not stop the study: its type, or our own text, which holds no data."""
     if interrupted():
         raise error
     if os.environ.get("PRIVFED_TRACEBACK"):
@@ -43,5 +43,5 @@ def survived(error: Exception) -> str:
 
 
 def interrupted() -> bool:
-    """Whether one came, whatever became of it."""
-    return bool(_noted)
+    """Whether a SIGINT was recorded, even if its exception was lost."""
+    return bool(_signals)

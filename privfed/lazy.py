@@ -1,4 +1,4 @@
-"""Names that a module offers, and modules, that are imported on first use."""
+"""Modules and their names, imported on first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def attach(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` (PEP 562) and ``__all__`` for a module.
 
-    Its names are those that it imports under ``if TYPE_CHECKING:``, which only type checkers carry out.
+    Its names are those imported under ``if TYPE_CHECKING:``, which only type checkers execute.
     """
     homes = {
         name.name: node.module
@@ -43,19 +43,19 @@ def attach(
 
 
 class _Deferred(ModuleType):
-    """Stands for a module until one of its names is asked for."""
+    """Placeholder of a module until one of its names is used."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__path__":  # what the import system looks for
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
-        found = import_module(self.__name__)
-        vars(self).update(vars(found))
-        return getattr(found, name)
+        module = import_module(self.__name__)
+        vars(self).update(vars(module))
+        return getattr(module, name)
 
 
 def defer(*names: str) -> None:
-    """Let ``import NAME`` of libraries that a command hardly needs cost nothing until a name of theirs is used."""
+    """Postpone ``import NAME`` of libraries until one of their names is used."""
     for name in names:
         sys.modules.setdefault(name, _Deferred(name))

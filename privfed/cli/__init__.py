@@ -43,10 +43,10 @@ from privfed.cli.studies import (
 from privfed.errors import DataWarning, InputError, Note, PrivfedError
 from privfed.interrupts import interrupted, noting
 
-#: Faults of the machine and not of privfed: a disk that is full, read-only or broken, no permission.
-SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
-#: A path that is a file where a folder is needed, too long, not there, and the like: its writer's fault.
-PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}  # fmt: skip
+#: Errors of the machine, not of privfed: a disk that is full, read-only or broken, no permission.
+MACHINE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+#: Errors in a path that the user wrote: a file instead of a folder, too long, missing.
+PATH_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP}  # fmt: skip
 KEPT = "No output was written; persistent ledgers keep what was charged"
 
 __all__ = ["BAD_INPUT", "BREACH", "FAULT", "FINE", "commands", "main", "status"]
@@ -98,12 +98,12 @@ def status(arguments: Sequence[str] | None = None) -> int:
             return bad(*error.faults)
         if isinstance(error, PrivfedError):
             return bad(str(error))
-        if isinstance(error, OSError) and error.errno in SURROUNDINGS | PATHS:
+        if isinstance(error, OSError) and error.errno in MACHINE_ERRORS | PATH_ERRORS:
             where = f"{error.filename}: " if error.filename else ""
             why = (error.strerror or type(error).__name__).lower()
-            better = "make room, or name a place that can be written"
+            remedy = "make room, or name a place that can be written"
             return bad(
-                f"{where}{why}; {'check the path' if error.errno in PATHS else better}. {KEPT}"
+                f"{where}{why}; {'check the path' if error.errno in PATH_ERRORS else remedy}. {KEPT}"
             )
         if isinstance(error, RuntimeError) and "Symlink loop" in str(
             error
@@ -113,7 +113,7 @@ def status(arguments: Sequence[str] | None = None) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """What is wrong with the arguments, and where the right ones are told."""
+    """Format an error in the arguments, with the command's --help as its remedy."""
     text, context = error.format_message(), getattr(error, "ctx", None)
     if context is None:
         return text
@@ -128,7 +128,7 @@ def _interrupted() -> int:
 
 @contextmanager
 def _notes() -> Iterator[None]:
-    """Show each note once, as one plain line; other libraries' warnings may hold data."""
+    """Show each note once, on one line, and no warnings of other libraries, which may hold data."""
     shown: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

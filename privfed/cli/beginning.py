@@ -1,4 +1,4 @@
-"""Commands that begin a study: its files, by an interview."""
+"""Commands that create a study's files, by an interview."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privfed.cli.common import FINE, PATH
 from privfed.errors import InputError
 
 if TYPE_CHECKING:
-    from privfed.study.scaffold import Found
+    from privfed.study.scaffold import ColumnSummary
 
 _OWNERS = ("hospital", "clinic", "site", "center", "centre", "client", "owner")
 
@@ -46,11 +46,11 @@ def new_study(folder: Path, yes: bool, **given: Any) -> int:
             f"{folder}: is a file; name a new folder for the study, and its table by --table {folder}"
         )
     check_empty(folder)
-    said = {key: value for key, value in given.items() if value is not None}
-    answers = said if yes else _asked(said)
+    options = {key: value for key, value in given.items() if value is not None}
+    answers = options if yes else _ask_missing(options)
     if "table" not in answers:
         raise click.UsageError("--yes needs --table", click.get_current_context())
-    answers.setdefault("target", _last(answers["table"]))
+    answers.setdefault("target", _default_target(answers["table"]))
     paths = NewStudy(folder, **answers).write()
     for path in paths:
         click.echo(f"wrote {path}")
@@ -60,57 +60,59 @@ def new_study(folder: Path, yes: bool, **given: Any) -> int:
     return FINE
 
 
-def _last(table: str) -> str:
-    """The default target: the last column."""
+def _default_target(table: str) -> str:
+    """Return the default target, the last column."""
     from privfed.study.new_study import columns_of
 
     return columns_of(table)[-1].name
 
 
-def _asked(said: dict[str, Any]) -> dict[str, Any]:
-    """Ask for what was not said; return all."""
+def _ask_missing(answers: dict[str, Any]) -> dict[str, Any]:
+    """Ask for the options left out; return all."""
     from privfed.study.choices import AboutChoice
     from privfed.study.new_study import LEARNERS, columns_of, learners
     from privfed.tables.sources import bundled
 
     def ask(key: str, question: str, default: str, **options: Any) -> None:
-        if key not in said and (answer := click.prompt(question, default=default, **options)):
-            said[key] = answer
+        if key not in answers and (answer := click.prompt(question, default=default, **options)):
+            answers[key] = answer
 
     ask("table", "Table: a .csv, .csv.gz, .zip or .xlsx file, or a bundled set", "diabetes")
-    columns = columns_of(said["table"])
+    columns = columns_of(answers["table"])
     names = [column.name for column in columns]
     click.echo(f"its columns: {', '.join(names)}")
-    one_of: dict[str, Any] = {"type": click.Choice(["", *names]), "show_choices": False}
-    ask("target", "Which column is to be predicted?", names[-1], **one_of)
-    names = [name for name in names if name != said["target"]]
-    one_of["type"] = click.Choice(["", *names])
-    likely = [name for name in names if name.lower() in _OWNERS]
-    hint = "" if likely else " (Enter: five simulated owners)"
-    one_of["show_default"] = bool(likely)
+    choice: dict[str, Any] = {"type": click.Choice(["", *names]), "show_choices": False}
+    ask("target", "Which column is to be predicted?", names[-1], **choice)
+    names = [name for name in names if name != answers["target"]]
+    choice["type"] = click.Choice(["", *names])
+    matches = [name for name in names if name.lower() in _OWNERS]
+    hint = "" if matches else " (Enter: five simulated owners)"
+    choice["show_default"] = bool(matches)
     ask(
         "owner",
         f"Which column names each record's data owner?{hint}",
-        "".join(likely[:1]),
-        **one_of,
+        "".join(matches[:1]),
+        **choice,
     )
-    one_of["show_default"] = False
+    choice["show_default"] = False
     question = "Which column names the person, if one has several records? (Enter: none)"
-    ask("individual", question, "", **one_of)
-    if said["table"] not in bundled():
-        beside = {said.get("owner"), said.get("individual")}
-        columns = columns_of(said["table"], said["target"])
-        said |= _public([column for column in columns if column.name not in beside], said["target"])
-    fitting = learners(said["table"], said["target"], said.get("categories", {}))
-    for name, makes in {**LEARNERS[True], **LEARNERS[False]}.items():
-        if name in fitting:
-            click.echo(f"  {name:24} {makes}")
-    ask("learner", "Learner", fitting[0], type=click.Choice(fitting), show_choices=False)
+    ask("individual", question, "", **choice)
+    if answers["table"] not in bundled():
+        excluded = {answers.get("owner"), answers.get("individual")}
+        columns = columns_of(answers["table"], answers["target"])
+        answers |= _ask_domains(
+            [column for column in columns if column.name not in excluded], answers["target"]
+        )
+    suitable = learners(answers["table"], answers["target"], answers.get("categories", {}))
+    for name, summary in {**LEARNERS[True], **LEARNERS[False]}.items():
+        if name in suitable:
+            click.echo(f"  {name:24} {summary}")
+    ask("learner", "Learner", suitable[0], type=click.Choice(suitable), show_choices=False)
     question = "Epsilon, the whole budget (`privfed epsilon 4` says it in odds)"
-    ask("epsilon", question, "4", value_proc=_positive)
-    if "lasting" not in said:
+    ask("epsilon", question, "4", value_proc=_check_positive)
+    if "lasting" not in answers:
         question = "Real data, for more than one study? Ledgers are then persistent, with one budget for all studies"
-        said["lasting"] = click.confirm(question, default=False)
+        answers["lasting"] = click.confirm(question, default=False)
     click.echo(
         "Who is responsible for the study? (Enter: leave open; its pages then list it as not stated):"
     )
@@ -119,12 +121,12 @@ def _asked(said: dict[str, Any]) -> dict[str, Any]:
         key: click.prompt(f"  {key.replace('_', ' ')}", default="", show_default=False)
         for key in keys
     }
-    said["about"] = {key: text for key, text in about.items() if text}
-    return said
+    answers["about"] = {key: text for key, text in about.items() if text}
+    return answers
 
 
-def _public(columns: list[Found], target: str) -> dict[str, Any]:
-    """Ask what each column can hold, which is public knowledge and not in the records."""
+def _ask_domains(columns: list[ColumnSummary], target: str) -> dict[str, Any]:
+    """Ask for each column's bounds or categories, from public knowledge, not from the records."""
     click.echo(
         "What each column can hold: from the form, the instrument or the regulation, not from the records."
     )
@@ -138,41 +140,41 @@ def _public(columns: list[Found], target: str) -> dict[str, Any]:
         if column.fault:
             click.echo(f"  {column.name}: {column.fault}")
         default = "-" if column.fault and column.name != target else ""
-        said = click.prompt(
+        answer = click.prompt(
             f"  {column.name} ({column.kind})",
             default=default,
             show_default=bool(default),
-            value_proc=partial(_held, column.kind == "category", column.name == target),
+            value_proc=partial(_parse_domain, column.kind == "category", column.name == target),
         )
-        if said == "-":
+        if answer == "-":
             left_out.append(column.name)
-        elif isinstance(said, tuple):
-            bounds[column.name] = said
-        elif isinstance(said, list):
-            categories[column.name] = said
+        elif isinstance(answer, tuple):
+            bounds[column.name] = answer
+        elif isinstance(answer, list):
+            categories[column.name] = answer
     return {"bounds": bounds, "categories": categories, "left_out": left_out}
 
 
-def _positive(text: str) -> str:
-    """Keep a number above zero as it is written."""
+def _check_positive(text: str) -> str:
+    """Check that a text is a positive number, and return it unmodified."""
     try:
-        good = 0 < float(text) < inf
+        valid = 0 < float(text) < inf
     except ValueError:
-        good = False
-    if not good:
+        valid = False
+    if not valid:
         raise click.BadParameter("write a number above 0, such as 4")
     return text
 
 
-def _held(category: bool, target: bool, text: str) -> tuple[float, float] | list[str] | str:
-    """Read categories split by commas, or of a column of numbers two bounds; another text is asked for again."""
+def _parse_domain(category: bool, target: bool, text: str) -> tuple[float, float] | list[str] | str:
+    """Parse comma-separated categories, or two bounds of a numeric column (BadParameter: click asks again)."""
     if text == "-" and target:
         raise click.BadParameter("it is what is to be predicted, and cannot be left out")
     if text in ("", "-"):
         return text
-    listed = [part.strip() for part in text.split(",") if part.strip()]
-    if len(listed) > 1:
-        return listed
+    values = [part.strip() for part in text.split(",") if part.strip()]
+    if len(values) > 1:
+        return values
     if category:
         raise click.BadParameter("write all categories, split by commas, such as no, yes")
     try:

@@ -1,4 +1,4 @@
-"""What several commands share: exit statuses, arguments, options, one-line errors."""
+"""Exit statuses, arguments, options and one-line errors of several commands."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ policy_option = click.option("--policy", help="Only this policy.")
 
 
 def bad(*faults: str) -> int:
-    """Print one line for one fault; for several, one each after their number."""
+    """Print one fault on one line; several on a line each, after their number."""
     lines = [" ".join(fault.split()) for fault in faults]
     if len(lines) > 1:
         lines = [f"{len(lines)} faults", *(f"  {line}" for line in lines)]

@@ -1,4 +1,4 @@
-"""The check of a guard of another stack."""
+"""The command that checks guards of other libraries."""
 
 import json
 import sys
@@ -67,10 +67,10 @@ def check_guard(
         )
         click.echo(verdict.text())
         if folder is not None:
-            plain = verdict.to_dict()
-            written = json.dumps(plain, indent=1, default=float, allow_nan=True)
-            (folder / "guard.json").write_text(written + "\n", encoding="utf-8")
-            (folder / "guard.html").write_text(guard_page(plain), encoding="utf-8")
+            data = verdict.to_dict()
+            text = json.dumps(data, indent=1, default=float, allow_nan=True)
+            (folder / "guard.json").write_text(text + "\n", encoding="utf-8")
+            (folder / "guard.html").write_text(guard_page(data), encoding="utf-8")
     if out is not None:
         click.echo(f"written: {out / 'guard.json'}, {out / 'guard.html'}")
     return BREACH if verdict.convicting else FINE
@@ -80,19 +80,19 @@ def _options(text: str) -> dict[str, Any] | None:
     if not text:
         return None
     try:
-        plain = json.loads(text)
+        data = json.loads(text)
     except ValueError:
-        plain = None
-    if not isinstance(plain, dict):
+        data = None
+    if not isinstance(data, dict):
         raise InputError("""--options is a JSON object, such as '{"epsilon": 0.1}'""")
-    return plain
+    return data
 
 
 def _shapes(text: str) -> list[tuple[int, ...]]:
     try:
         return [
-            () if each == "scalar" else tuple(int(size) for size in each.split("x"))
-            for each in text.split(",")
+            () if shape == "scalar" else tuple(int(size) for size in shape.split("x"))
+            for shape in text.split(",")
         ]
     except ValueError:
         raise InputError("--shape is written as 20x4,20,scalar") from None

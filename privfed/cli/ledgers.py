@@ -20,7 +20,7 @@ from privfed.cli.common import (
 from privfed.errors import InputError, LedgerError, number_of
 from privfed.lazy import defer
 
-#: What a budget statement may be split by: ``privfed.privacy.limit.ASPECTS``, without its imports.
+#: Aspects by which a budget statement can be split: ``privfed.privacy.limit.ASPECTS``, without its imports.
 ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
 
 
@@ -55,17 +55,17 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
     if folder.is_file():
         ledger_commands.check_ledger_file(folder)
         key = None if public is None else read_public(public)
-        heads = [Head.parse(one) for one in head]
-        return _verified(str(folder), folder, heads, registry, key)
-    if (gone := registry.at(folder)) is not None and not folder.exists():
-        return _verified(str(folder), None, [gone.head], registry)
+        heads = [Head.parse(item) for item in head]
+        return _print_verified(str(folder), folder, heads, registry, key)
+    if (known := registry.at(folder)) is not None and not folder.exists():
+        return _print_verified(str(folder), None, [known.head], registry)
     if head or public:
         raise InputError("a head belongs to one ledger; give that ledger's file, not a folder")
-    told = [
-        _verified(one.name, one.path, one.heads, registry)
-        for one in ledger_commands.awaited(folder, registry)
+    statuses = [
+        _print_verified(item.name, item.path, item.heads, registry)
+        for item in ledger_commands.expected_ledgers(folder, registry)
     ]
-    return max(told, default=FINE)
+    return max(statuses, default=FINE)
 
 
 @ledger.command()
@@ -77,13 +77,13 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
     from privfed.reports.ledger_text import ROWS, row
 
     ledgers = _Ledgers(folder, policy, client)
-    for number, (name, owner, one) in enumerate(ledgers):
+    for number, (name, owner, ledger) in enumerate(ledgers):
         if not number:
             click.echo(ROWS)
         kinds: dict[tuple[str, str], str] = {}
-        for entry in one.entries():
-            who = entry.principal, entry.request
-            kind = kinds.setdefault(who, entry.body.get("kind", ""))
+        for entry in ledger.entries():
+            request = entry.principal, entry.request
+            kind = kinds.setdefault(request, entry.body.get("kind", ""))
             click.echo(f"{name:12} {owner:16} {row(entry, kind)}")
     return ledgers.status
 
@@ -98,8 +98,8 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
 def export(folder: Path, form: str, policy: str | None, client: str | None) -> int:
     """Write all rows to standard output, payloads included in JSON lines (only their sizes in CSV)."""
     ledgers = _Ledgers(folder, policy, client)
-    for number, (_, _, one) in enumerate(ledgers):
-        lines = one.export(form)
+    for number, (_, _, ledger) in enumerate(ledgers):
+        lines = ledger.export(form)
         if number and form == "csv":
             next(lines)
         for line in lines:
@@ -117,24 +117,24 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
     from privfed.reports.ledger_text import SPENDING, spending
     from privfed.study import ledger_commands
 
-    plain = ledger_commands.is_plain(folder, policy)
-    ledgers, concentrated = _Ledgers(folder, policy, client), False
-    rests: dict[tuple[str, str], list[str]] = {}
-    for number, (name, owner, one) in enumerate(ledgers):
-        if plain:
-            click.echo(ledger_commands.budget(one, by, named=folder.is_dir()))
-            concentrated |= (one.terms or {}).get("accountant") == "zcdp"
+    is_ledgers = ledger_commands.is_ledger_path(folder, policy)
+    ledgers, uses_zcdp = _Ledgers(folder, policy, client), False
+    remaining: dict[tuple[str, str], list[str]] = {}
+    for number, (name, owner, ledger) in enumerate(ledgers):
+        if is_ledgers:
+            click.echo(ledger_commands.budget(ledger, by, named=folder.is_dir()))
+            uses_zcdp |= (ledger.terms or {}).get("accountant") == "zcdp"
             continue
-        concentrated |= by is not None and (one.terms or {}).get("accountant") == "zcdp"
-        if rest := ledger_commands.left(one):
-            rests.setdefault((name, rest), []).append(owner)
+        uses_zcdp |= by is not None and (ledger.terms or {}).get("accountant") == "zcdp"
+        if balance := ledger_commands.remaining_text(ledger):
+            remaining.setdefault((name, balance), []).append(owner)
         if not number:
             click.echo(SPENDING)
-        for line in one.budget(by):
-            click.echo(spending(name, owner, line, ledger_commands.share_of(one, line)))
-    for (name, rest), owners in rests.items():
-        click.echo(f"budget remaining under {name}, for {', '.join(owners)}: {rest}")
-    if concentrated and ledgers.status == FINE:
+        for line in ledger.budget(by):
+            click.echo(spending(name, owner, line, ledger_commands.share_of(ledger, line)))
+    for (name, balance), owners in remaining.items():
+        click.echo(f"budget remaining under {name}, for {', '.join(owners)}: {balance}")
+    if uses_zcdp and ledgers.status == FINE:
         click.echo(f"note: {ledger_commands.WHY_SHARES}")
     return ledgers.status
 
@@ -151,12 +151,12 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
     from privfed.study import ledger_commands
 
     ledgers, status = ledger_commands.ledgers_at(folder, policy, client), FINE
-    for one in ledgers:
+    for entry in ledgers:
         try:
-            path = ledger_commands.check_there(one.path, one.heads)
-            line, convicted = ledger_commands.noise(one.name, path, len(ledgers), one.heads)
+            path = ledger_commands.check_exists(entry.path, entry.heads)
+            line, convicted = ledger_commands.noise(entry.name, path, len(ledgers), entry.heads)
         except LedgerError as error:
-            status = _broken(one.name, error)
+            status = _print_broken(entry.name, error)
             continue
         click.echo(line)
         status = BREACH if convicted else status
@@ -200,8 +200,8 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
     from privfed.study import ledger_commands
 
     paths = ledger_commands.chosen(folder, client).values()
-    for told in ledger_commands.amended(paths, epsilon, delta):
-        click.echo(told)
+    for message in ledger_commands.amended(paths, epsilon, delta):
+        click.echo(message)
     return FINE
 
 
@@ -248,8 +248,8 @@ def restore(folder: Path, file: Path, head: tuple[str, ...], witness: str) -> in
     from privfed.exchange.messages import Head
     from privfed.study import backup
 
-    reached = backup.restore(folder, file, map(Head.parse, head), witness)
-    click.echo(f"restored {file} at head {reached}")
+    last = backup.restore(folder, file, map(Head.parse, head), witness)
+    click.echo(f"restored {file} at head {last}")
     return FINE
 
 
@@ -284,8 +284,8 @@ def renew_secret(file: Path) -> int:
     """
     from privfed.study import ledger_commands
 
-    with ledger_commands.writable(file) as one:
-        one.renew_secret()
+    with ledger_commands.writable(file) as ledger:
+        ledger.renew_secret()
     click.echo(f"{file}: has a new secret beside it, and records it")
     return FINE
 
@@ -301,9 +301,9 @@ def new_key(file: Path) -> int:
     """Make a key: FILE for its owner only, FILE's .pub for verification."""
     from privfed.exchange.signing import Signer
 
-    beside = Path(f"{file}.pub")
-    beside.write_bytes(Signer.generate(file))
-    click.echo(f"wrote {file}, which stays with its owner, and {beside}, which goes to the server")
+    public = Path(f"{file}.pub")
+    public.write_bytes(Signer.generate(file))
+    click.echo(f"wrote {file}, which stays with its owner, and {public}, which goes to the server")
     return FINE
 
 
@@ -319,9 +319,9 @@ def rotate_key(file: Path, new: Path, old: Path | None, lost: bool) -> int:
 
     if lost == (old is not None):
         raise InputError("give the key that signs the ledger now, --old FILE, or --lost")
-    key, earlier = read_key(new), None if old is None else read_key(old)
-    with ledger_commands.writable(file, earlier) as one:
-        head = one.rotate(key, lost=lost)
+    key, old_key = read_key(new), None if old is None else read_key(old)
+    with ledger_commands.writable(file, old_key) as ledger:
+        head = ledger.rotate(key, lost=lost)
     click.echo(f"{file}: signed by the key in {new} from row {head.seq} on")
     return FINE
 
@@ -337,43 +337,45 @@ def check_key(file: Path, keys: tuple[Path, ...]) -> int:
     from privfed.exchange.signing import Signer, read_key, read_public
     from privfed.study import ledger_commands
 
-    with ledger_commands.opened(file) as one:
-        for entry in one.signing_keys():
-            followed = "signed by the one before" if entry.body["signature"] else "NOT signed by it"
-            how = f"replaces another, {followed}" if entry.body["replaces"] else "the first"
-            click.echo(f"row {entry.seq}: {entry.body['public']}, {how}")
-        now, status = one.public, FINE
-    if now is None:
+    with ledger_commands.opened(file) as ledger:
+        for entry in ledger.signing_keys():
+            signature = (
+                "signed by the one before" if entry.body["signature"] else "NOT signed by it"
+            )
+            origin = f"replaces another, {signature}" if entry.body["replaces"] else "the first"
+            click.echo(f"row {entry.seq}: {entry.body['public']}, {origin}")
+        current, status = ledger.public, FINE
+    if current is None:
         click.echo("no key: its heads are not signed")
     for path in keys:
         public = read_public(path) if path.suffix == ".pub" else Signer(read_key(path), "").public
-        if public != now:
+        if public != current:
             click.echo(f"{path}: not the key that signs it now", err=True)
             status = BREACH
     return status
 
 
-def _verified(
+def _print_verified(
     where: str, path: Path | None, heads: Any, registry: Any, public: bytes | None = None
 ) -> int:
     from privfed.ledger.verified_file import verified
-    from privfed.study.ledger_commands import check_there, intact
+    from privfed.study.ledger_commands import check_exists, intact
 
     try:
-        told = verified(check_there(path, heads), registry, heads, public)
-        click.echo(f"intact {where}: {intact(told)}")
+        state = verified(check_exists(path, heads), registry, heads, public)
+        click.echo(f"intact {where}: {intact(state)}")
     except LedgerError as error:
-        return _broken(where, error)
+        return _print_broken(where, error)
     return FINE
 
 
-def _broken(where: object, error: LedgerError) -> int:
+def _print_broken(where: object, error: LedgerError) -> int:
     click.echo(f"BROKEN {where}: {error}", err=True)
     return BREACH
 
 
 class _Ledgers:
-    """Chosen ledgers, verified one by one; one that is not is told and left out, and sets ``status``."""
+    """Iterates over the chosen ledgers that verify; one that does not is reported, and sets ``status``."""
 
     def __init__(self, folder: Path, policy: str | None, client: str | None) -> None:
         self.folder, self.policy, self.client = folder, policy, client
@@ -382,10 +384,10 @@ class _Ledgers:
     def __iter__(self) -> Iterator[Any]:
         from privfed.study import ledger_commands
 
-        for held in ledger_commands.ledgers_at(self.folder, self.policy, self.client):
+        for entry in ledger_commands.ledgers_at(self.folder, self.policy, self.client):
             try:
-                path = ledger_commands.check_there(held.path, held.heads)
-                with ledger_commands.opened(path, held.heads) as one:
-                    yield held.policy, one.dataset, one
+                path = ledger_commands.check_exists(entry.path, entry.heads)
+                with ledger_commands.opened(path, entry.heads) as ledger:
+                    yield entry.policy, ledger.dataset, ledger
             except LedgerError as error:
-                self.status = _broken(held.path or held.owner, error)
+                self.status = _print_broken(entry.path or entry.owner, error)

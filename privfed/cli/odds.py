@@ -1,4 +1,4 @@
-"""What an epsilon means in odds, and which epsilon given odds allow."""
+"""The command that converts epsilon to odds of an attack, and odds to epsilon."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""The command that reruns a paper's table."""
+"""The command that reproduces a paper's table."""
 
 from pathlib import Path
 
@@ -21,13 +21,13 @@ def reproduce(table: str | None, listed: bool, quick: bool, data: Path | None) -
 
     if listed or table is None:
         width = max(map(len, papers.TABLES))
-        for name, one in papers.TABLES.items():
-            needs = ", ".join(one.data) or "none"
+        for name, run in papers.TABLES.items():
+            sources = ", ".join(run.data) or "none"
             click.echo(
-                f"{name:{width}}  {one.title}; {one.repetitions} repetition{'s' * (one.repetitions > 1)}; data: {needs}"
+                f"{name:{width}}  {run.title}; {run.repetitions} repetition{'s' * (run.repetitions > 1)}; data: {sources}"
             )
         return FINE
-    found, told = papers.reproduce(table, data, quick=quick)
-    with_gaps = found.to_string(index=False, float_format="{:.4g}".format, na_rep="-")
-    click.echo("\n".join([*told, with_gaps, provenance()]))
+    frame, remarks = papers.reproduce(table, data, quick=quick)
+    text = frame.to_string(index=False, float_format="{:.4g}".format, na_rep="-")
+    click.echo("\n".join([*remarks, text, provenance()]))
     return FINE

@@ -1,4 +1,4 @@
-"""Whether a model may leave: certificates, made and checked."""
+"""The command that decides by rule whether a model may be released, and checks certificates."""
 
 from pathlib import Path
 
@@ -35,23 +35,23 @@ def release(
     Exit status 1: it may not.
     """
     if check:
-        return _checked(paths, key, thresholds)
+        return _check(paths, key, thresholds)
     if len(paths) != 1 or thresholds is None:
         raise InputError("write privfed release FOLDER --thresholds thresholds.toml")
-    return _certified(paths[0], policy, thresholds, approver, key, out)
+    return _certify(paths[0], policy, thresholds, approver, key, out)
 
 
-def _checked(paths: tuple[Path, ...], key: Path | None, thresholds: Path | None) -> int:
+def _check(paths: tuple[Path, ...], key: Path | None, thresholds: Path | None) -> int:
     from privfed.reports import check_certificate
 
     if len(paths) != 2:
         raise InputError("write privfed release --check CERTIFICATE MODEL --key officer.key.pub")
-    given = [("--key", key), ("--thresholds", thresholds)]
-    named = [word for name, path in given if path is not None for word in (name, str(path))]
-    return check_certificate.main([*map(str, paths), *named])
+    options = [("--key", key), ("--thresholds", thresholds)]
+    arguments = [word for name, path in options if path is not None for word in (name, str(path))]
+    return check_certificate.main([*map(str, paths), *arguments])
 
 
-def _certified(
+def _certify(
     folder: Path, policy: str, thresholds: Path, approver: str, key: Path | None, out: Path | None
 ) -> int:
     from privfed.reports.certificate import certificate, signed, written
@@ -67,18 +67,18 @@ def _certified(
         raise InputError(f"the study has several models; write --policy {' or '.join(names)}")
     name = policy or names[0]
     model = output.policy(name) / "model.json"
-    made = certificate(gather(output), name, model, thresholds, approver=approver)
-    for row in made["criteria"]:
+    document = certificate(gather(output), name, model, thresholds, approver=approver)
+    for row in document["criteria"]:
         mark = {MET: "ok", UNKNOWN: "??"}.get(row["state"], "NO")
         click.echo(f"{mark} {row['criterion']:32} {row['found']:34} required: {row['required']}")
-    if made["decision"] != "release":
+    if document["decision"] != "release":
         click.echo("refused: not every criterion is met (NO: not met; ??: not examined)")
     elif key is None:
         click.echo("may leave once a person approves: write --approver NAME --key KEY --out FILE")
     else:
-        made = signed(made, key)
+        document = signed(document, key)
         click.echo(f"release: {model}, approved by {approver}")
     if out is not None:
-        write_text(out, written(made))
-        click.echo(f"certificate: {out}{'' if 'signature' in made else ', unsigned'}")
-    return FINE if made["decision"] == "release" else BREACH
+        write_text(out, written(document))
+        click.echo(f"certificate: {out}{'' if 'signature' in document else ', unsigned'}")
+    return FINE if document["decision"] == "release" else BREACH

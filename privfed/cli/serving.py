@@ -51,34 +51,34 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
     """
     from privfed.study.owner_service import OwnerService
 
-    chosen = owner_of(owner, {key: value for key, value in given.items() if value is not None})
-    confirm = partial(_confirm, chosen.client, yes)
+    settings = owner_of(owner, {key: value for key, value in given.items() if value is not None})
+    confirm = partial(_confirm, settings.client, yes)
     if check:
-        policy, _, records, _ = chosen.checked(amend=amend, confirm=confirm)
-        chosen.check_masks(policy)
-        held = number_of(len(records), "record")
-        click.echo(f"{chosen.client}: ready to serve {held}; nothing was written")
-        _tell_sealed(chosen)
+        policy, _, records, _ = settings.checked(amend=amend, confirm=confirm)
+        settings.check_masks(policy)
+        count = number_of(len(records), "record")
+        click.echo(f"{settings.client}: ready to serve {count}; nothing was written")
+        _warn_sealed(settings)
         return FINE
-    side = chosen.opened(amend=amend, confirm=confirm)
-    with _logging(chosen.log_file), stopped() as stop, OwnerService(side, chosen) as service:
+    side = settings.opened(amend=amend, confirm=confirm)
+    with _logging(settings.log_file), stopped() as stop, OwnerService(side, settings) as service:
         head, served = side.gate.ledger.head, ", ".join(service.served)
-        click.echo(f"{chosen.client}: ledger at {head}; answering {served}")
-        _tell_sealed(chosen)
+        click.echo(f"{settings.client}: ledger at {head}; answering {served}")
+        _warn_sealed(settings)
         stop.wait()
-    click.echo(f"{chosen.client}: closed")
+    click.echo(f"{settings.client}: closed")
     return FINE
 
 
-def _tell_sealed(chosen: OwnerFile) -> None:
-    if chosen.sealed:
+def _warn_sealed(settings: OwnerFile) -> None:
+    if settings.sealed:
         click.echo(
-            f"{chosen.client}: study {chosen.study!r} is sealed: no new query of it is answered"
+            f"{settings.client}: study {settings.study!r} is sealed: no new query of it is answered"
         )
 
 
 def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
-    """Tell the owner, and nobody else, what looks wrong of her table; go on only if she says so."""
+    """Show the owner alone the doubts about her table; InputError unless she agrees."""
     for doubt in doubts:
         click.echo(f"{client}: {doubt}", err=True)
     if yes:
@@ -91,7 +91,7 @@ def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
 
 
 def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
-    """Read an owner's file with some keys replaced, or make one of options alone."""
+    """Read an owner's file with some keys replaced, or build one from options."""
     from privfed.engines.owner_file import OwnerFile
     from privfed.ledger.secret import own_beside
 
@@ -114,26 +114,26 @@ def _logging(path: Path | None) -> Iterator[None]:
 
     log, writing = logging.getLogger("privfed.owner"), handler(path)
     log.addHandler(writing)
-    before = log.level
+    previous = log.level
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
-        log.setLevel(before)
+        log.setLevel(previous)
         log.removeHandler(writing)
         writing.close()
 
 
 @contextmanager
 def stopped() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C or a service's stop sets."""
+    """Yield an event that SIGINT or SIGTERM sets."""
     stop = threading.Event()
     kinds = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(kind, lambda *_: stop.set()) for kind in kinds]
+    previous = [signal.signal(kind, lambda *_: stop.set()) for kind in kinds]
     try:
         yield stop
     finally:
-        for kind, handler in zip(kinds, before, strict=True):
+        for kind, handler in zip(kinds, previous, strict=True):
             signal.signal(kind, handler)
 
 
@@ -179,17 +179,17 @@ def join_study(folder: Path, study: Path, policy: str, yes: bool) -> int:
     from privfed.study.deployed import Deployment
     from privfed.study.joining import Joining
 
-    asked = Joining.of(folder, Deployment.of(Study.from_toml(study), folder, policy))
-    click.echo(asked.summary())
+    joining = Joining.of(folder, Deployment.of(Study.from_toml(study), folder, policy))
+    click.echo(joining.summary())
     if not yes and not (sys.stdin.isatty() and click.confirm("Do you agree?")):
         raise InputError(
             "not agreed, and nothing was written; give --yes to agree without a terminal"
         )
-    made = asked.agree().folder
-    click.echo(f"wrote {made / 'owner.toml'}")
-    if asked.price.policy.masked is not None:
-        click.echo(f"then, with all owners' .mask files: privfed owner masks {made} KEYS")
-    click.echo(f"serve it: privfed serve-client {made / 'owner.toml'}")
+    joined = joining.agree().folder
+    click.echo(f"wrote {joined / 'owner.toml'}")
+    if joining.price.policy.masked is not None:
+        click.echo(f"then, with all owners' .mask files: privfed owner masks {joined} KEYS")
+    click.echo(f"serve it: privfed serve-client {joined / 'owner.toml'}")
     return FINE
 
 

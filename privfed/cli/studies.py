@@ -47,7 +47,7 @@ simulation_option = click.option(
     is_flag=True,
     help="Include what is measured on the data themselves, left out where ledgers are persistent.",
 )
-#: Of a command that writes one file.
+#: Option of commands that write one file.
 file_option = click.option("--out", type=PATH, help="Write a file instead of standard output.")
 replace_option = click.option("--overwrite", is_flag=True, help="Replace the file in --out.")
 
@@ -77,10 +77,10 @@ def audit(
     """
     from privfed.study import assembly
 
-    read = _study(study)
-    chosen = replace(read, audit_training=audit_training or read.audit_training)
+    original = _study(study)
+    chosen = replace(original, audit_training=audit_training or original.audit_training)
     report = assembly.run(chosen, out, overwrite, attacked=True, seconds=seconds, scores=scores)
-    return _told(report, out)
+    return _print_report(report, out)
 
 
 @click.command()
@@ -94,7 +94,9 @@ def run(study: Path | None, out: Path, overwrite: bool, engine: str) -> int:
     """Train under each policy and report, without attacks."""
     from privfed.study import assembly
 
-    return _told(assembly.run(_study(study), out, overwrite, attacked=False, engine=engine), out)
+    return _print_report(
+        assembly.run(_study(study), out, overwrite, attacked=False, engine=engine), out
+    )
 
 
 @click.command()
@@ -123,7 +125,7 @@ def attack(
     A model is a tree or a forest, written by joblib, pickle or skops; it is read in a confined process.
     """
     if path.is_file() or tables["data"] is not None:
-        return _model(path, out or Path("model-risks"), overwrite, scores, **tables)
+        return _attack_model(path, out or Path("model-risks"), overwrite, scores, **tables)
     if out or overwrite or any(tables.values()):
         raise InputError(
             "--data, --outsiders, --target, --out and --overwrite go with a model's file"
@@ -131,13 +133,13 @@ def attack(
     from privfed.study import assembly
     from privfed.study.output import Output
 
-    return _told(assembly.attack(Output.opened(path), seconds=seconds, scores=scores), path)
+    return _print_report(assembly.attack(Output.opened(path), seconds=seconds, scores=scores), path)
 
 
-def _model(
+def _attack_model(
     path: Path, out: Path, overwrite: bool, scores: bool, data: Path | None, **tables: Any
 ) -> int:
-    """Attack a model's file, write its page, and print what was found."""
+    """Attack a model's file, write its page, and print the findings."""
     from tqdm import tqdm
 
     from privfed.reports.text import finding_lines
@@ -191,16 +193,16 @@ def report(
     if against is not None:
         if reader or policy:
             raise InputError("--for and --policy go with one run's report; leave out --against")
-        said, written = assembly.write_comparison(
+        lines, written = assembly.write_comparison(
             output, Output.opened(against), pdf=pdf, simulation=simulation
         )
-        click.echo(f"{said}\nwrote {written}")
+        click.echo(f"{lines}\nwrote {written}")
         return FINE
     if reader is None and not pdf:
-        whole = assembly.write_report(output, simulation=simulation)
-        return _told(whole, folder, simulation=simulation)
-    who = reader or "engineer"
-    written = assembly.write_letter(output, who, policy, pdf=pdf, simulation=simulation)
+        full = assembly.write_report(output, simulation=simulation)
+        return _print_report(full, folder, simulation=simulation)
+    audience = reader or "engineer"
+    written = assembly.write_letter(output, audience, policy, pdf=pdf, simulation=simulation)
     click.echo(f"wrote {written}")
     return FINE
 
@@ -285,17 +287,17 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
     if jobs == 0:
         raise InputError("--jobs must be at least 1, or -1 for one a core")
     varied: dict[str, list[Any]] = {}
-    for key, _, told in (one.partition("=") for one in vary):
-        varied.setdefault(key, []).extend(sweeping.values(told))
-    cells, held = sweeping.cells(chosen, budgets, runs, varied), sweeping.Sweep(out)
-    held.check()
+    for key, _, text in (factor.partition("=") for factor in vary):
+        varied.setdefault(key, []).extend(sweeping.values(text))
+    cells, store = sweeping.cells(chosen, budgets, runs, varied), sweeping.Sweep(out)
+    store.check()
     if listed:
-        states = [(held.state(cell), cell.told()) for cell in cells]
-        click.echo("\n".join(f"{state:8}  {told}" for state, told in states))
+        states = [(store.state(cell), cell.label()) for cell in cells]
+        click.echo("\n".join(f"{state:8}  {text}" for state, text in states))
         new = sum(state == "new" for state, _ in states)
         click.echo(f"{number_of(len(cells), 'cell')}, {len(cells) - new} done and {new} to run")
         return FINE
-    with held.opened(overwrite=overwrite):
+    with store.opened(overwrite=overwrite):
         chosen.to_toml(out / "sweep.toml")
         try:
             table, faults = sweeping.sweep(cells, out, attacked=attacks, jobs=jobs)
@@ -305,10 +307,10 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
                     f"wrote {out / 'sweep.csv'} and {out / 'sweep.html'}: an uncharged simulation"
                 )
             if mlflow:
-                logged = tracking.log(cells, held, chosen.name)
+                logged = tracking.log(cells, store, chosen.name)
                 click.echo(f"logged {number_of(logged, 'run')} to MLflow")
         except KeyboardInterrupt:
-            done = sum(held.state(cell) != "new" for cell in cells)
+            done = sum(store.state(cell) != "new" for cell in cells)
             bad(
                 f"interrupted; {out} holds {done} of {number_of(len(cells), 'cell')}: the same command continues"
             )
@@ -356,9 +358,9 @@ def synthesize(
     """
     from privfed.study import prediction
 
-    made = prediction.synthesize(model, rows, random_state)
+    records = prediction.synthesize(model, rows, random_state)
     return _write(
-        made.to_csv(index=False), out, overwrite, f"wrote {rows} made-up records to {out}"
+        records.to_csv(index=False), out, overwrite, f"wrote {rows} made-up records to {out}"
     )
 
 
@@ -380,12 +382,15 @@ def price(study: Path | None, epsilon: str | None, delta: str | None, utility: b
 
     chosen = _study(study).at(epsilon, delta)
     prices = dry_run.prices(chosen)
-    left, last = dry_run.balances(chosen, prices), {one.policy.name: one for one in prices}
-    for one in prices:
-        click.echo(priced(one, left[one.name]))
-        if utility and last[one.policy.name] is one:
-            click.echo(dry_run.utility_of(chosen, one))
-    if any_fits(prices, left):
+    remaining, last = (
+        dry_run.balances(chosen, prices),
+        {entry.policy.name: entry for entry in prices},
+    )
+    for entry in prices:
+        click.echo(priced(entry, remaining[entry.name]))
+        if utility and last[entry.policy.name] is entry:
+            click.echo(dry_run.utility_of(chosen, entry))
+    if any_fits(prices, remaining):
         return FINE
     return bad("no policy fits its budget; nothing was charged")
 
@@ -438,14 +443,14 @@ def plugins(group: str | None) -> int:
         width = max(map(len, names), default=0)
         click.echo(chosen)
         for name in names:
-            told = about(name, chosen) or installed.unusable(chosen, name) if group else ""
-            line = f"  {name:{width}} {installed.version(chosen, name)}  {told}"
+            description = about(name, chosen) or installed.unusable(chosen, name) if group else ""
+            line = f"  {name:{width}} {installed.version(chosen, name)}  {description}"
             click.echo(line.rstrip())
     return FINE
 
 
 def _write(text: str, out: Path | None, overwrite: bool, written: str) -> int:
-    """Write a text to a file and say so, or to standard output."""
+    """Write a text to a file and print ``written``, or write it to standard output."""
     from privfed.study.output import write_out
 
     if out is None:
@@ -467,8 +472,8 @@ def _study(path: Path | None) -> Study:
     return Study.built_in() if path is None else read_study(path)
 
 
-def _told(report: Report, out: Path, *, simulation: bool = False) -> int:
-    """Print a report's summary, as its page has it; return its exit status."""
+def _print_report(report: Report, out: Path, *, simulation: bool = False) -> int:
+    """Print a report's summary, as on its page; return the exit status."""
     from privfed.reports.remarks import silent
     from privfed.reports.text import summary
 

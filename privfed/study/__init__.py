@@ -1,7 +1,7 @@
-"""Studies: one experiment as a file, carried out, priced, attacked and written down.
+"""Studies: one experiment as a file, which is priced, run, attacked and reported.
 
-``choices`` are the file's tables and ``study`` the whole; ``simulation`` and ``cohort_study`` carry it
-out, ``assembly`` runs whole jobs for the command line, ``output`` is what they leave on disk.
+``choices`` has the tables of the file, ``study`` the file; ``simulation`` and ``cohort_study`` run it,
+``assembly`` runs whole jobs for the command line, ``output`` writes their files.
 """
 
 from privfed.study.choices import ClientsChoice, DataChoice, LearnerChoice, PolicyChoice

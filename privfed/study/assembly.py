@@ -1,4 +1,4 @@
-"""Whole jobs over a study for the command line: run, attack, report."""
+"""Jobs of the command line on a study: run, attack, report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from privfed.study.output import NOISE, Output, finite, write_text, written_whol
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.simulation import AnyPrepared
 
-#: File in an output folder: when the data were last written, before they were learned from.
+#: File in an output folder: the modification time of the data at training.
 STAMP = "data.stamp"
 
 
@@ -46,28 +46,28 @@ def run(
     seconds: float | None = None,
     scores: bool = False,
 ) -> Report:
-    """Carry a study out and write its output folder ``out``, which appears only if all goes well.
+    """Run a study and write its output folder ``out``, whole or not at all.
 
-    ``seconds`` is the time limit per attack; default: the study's. ``scores`` writes into the findings
+    ``seconds`` is the time limit per attack; default: the study's. ``scores`` adds to the findings
     how exposed each record is.
     """
     carried_by = engine_of(engine)
-    lasting = PersistentLedgers.of(study)
-    if lasting is not None:
-        lasting.check_outside(out)
+    ledgers = PersistentLedgers.of(study)
+    if ledgers is not None:
+        ledgers.check_outside(out)
     with written_whole(out, overwrite=overwrite) as folder:
         stamped, prepared = stamp(study), simulation.prepare(study)
         prices = dry_run(study, prepared.schema)
         if attacked:
             check_viewpoints(study, prepared.owners)
-        if lasting is not None:
-            lasting.begin(study, prices[0], prepared.schema, prepared.owners)
+        if ledgers is not None:
+            ledgers.begin(study, prices[0], prepared.schema, prepared.owners)
         output = Output(folder)
         study.to_toml(folder / "study.toml")
         write_text(folder / STAMP, stamped)
         for choice in study.policies:
-            told = f"{study.learner_under(choice.name).name}, {choice.name}"
-            with tqdm(desc=told, unit=" question", disable=None) as bar:
+            label = f"{study.learner_under(choice.name).name}, {choice.name}"
+            with tqdm(desc=label, unit=" question", disable=None) as bar:
                 simulation.run(prepared, choice, output, bar.update, carried_by)
         if attacked:
             attack_releases(prepared, output, seconds, scores=scores)
@@ -76,8 +76,8 @@ def run(
 
 def attack(output: Output, *, seconds: float | None = None, scores: bool = False) -> Report:
     """Attack a finished study's releases again; InputError if the data have changed since."""
-    known = output.folder / STAMP
-    if known.is_file() and known.read_text(encoding="utf-8") != stamp(output.study):
+    file = output.folder / STAMP
+    if file.is_file() and file.read_text(encoding="utf-8") != stamp(output.study):
         raise InputError(
             f"the data of study {output.study.name!r} have changed since it ran; attacks are scored "
             "against what it ran on, so run it anew"
@@ -87,7 +87,7 @@ def attack(output: Output, *, seconds: float | None = None, scores: bool = False
 
 
 def stamp(study: Study) -> str:
-    """Return when the newest of a study's data files was written."""
+    """Return the latest modification time of a study's data files, as text."""
     path = study.folder / study.data.source
     files = [*path.iterdir()] if path.is_dir() else [path] if path.is_file() else []
     newest = max((file.stat().st_mtime_ns for file in files), default=0)
@@ -108,41 +108,43 @@ def attack_releases(
     """
     study, hidden = prepared.study, quiet or None
     for choice in study.policies:
-        heard, count = output.transcript(choice.name), len(attacks_of(study))
+        transcript, count = output.transcript(choice.name), len(attacks_of(study))
         policy = Policy.from_toml(output.policy(choice.name) / "policy.toml")
         with tqdm(desc=f"attacks, {choice.name}", total=count, unit="", disable=hidden) as bar:
-            found, inapplicable = simulation.attack(
-                prepared, heard, bar.update, seconds=seconds, relation=policy.relation
+            findings, inapplicable = simulation.attack(
+                prepared, transcript, bar.update, seconds=seconds, relation=policy.relation
             )
-        scans = any(isinstance(each, Verbatim) for each in attacks_of(study))
+        scans = any(isinstance(item, Verbatim) for item in attacks_of(study))
         if scans and isinstance(prepared, simulation.Prepared):
             model = output.policy(choice.name) / "model.json"
-            found += read_values(prepared, model, heard, policy.budget)
+            findings += read_values(prepared, model, transcript, policy.budget)
         if reads_models(prepared):
             with tqdm(desc=f"shadow models, {choice.name}", unit="", disable=hidden) as bar:
-                read, idle = read_models(prepared, choice, output, heard, bar.update)
-            found, inapplicable = found + read, {**inapplicable, **idle}
-        found = corrected(found, LEVEL / len(study.policies))
-        found += simulation.audit(prepared, choice)
-        found += _replayed(prepared, choice, output, heard)
+                model_findings, skipped = read_models(
+                    prepared, choice, output, transcript, bar.update
+                )
+            findings, inapplicable = findings + model_findings, {**inapplicable, **skipped}
+        findings = corrected(findings, LEVEL / len(study.policies))
+        findings += simulation.audit(prepared, choice)
+        findings += _audit_replay(prepared, choice, output, transcript)
         if study.audit_training:
-            found += simulation.audit_training(prepared, choice)
-        found += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
-        told = {"findings": [each.to_dict() for each in found], "inapplicable": inapplicable}
+            findings += simulation.audit_training(prepared, choice)
+        findings += map(Finding.from_dict, output.read(choice.name, NOISE) or ())
+        data = {"findings": [item.to_dict() for item in findings], "inapplicable": inapplicable}
         if scores and isinstance(prepared, simulation.Prepared):
-            told["records"] = exposed(found, rows_of(prepared))
-        output.write(choice.name, "findings.json", told)
+            data["records"] = exposed(findings, rows_of(prepared))
+        output.write(choice.name, "findings.json", data)
 
 
-def _replayed(
-    prepared: AnyPrepared, choice: PolicyChoice, output: Output, heard: Transcript
+def _audit_replay(
+    prepared: AnyPrepared, choice: PolicyChoice, output: Output, transcript: Transcript
 ) -> list[Finding]:
-    """Audit whether a model of another package's learner follows from what left; none of ours, or without a model."""
-    made, path = learner(prepared.study, choice), output.policy(choice.name) / "model.json"
-    if not foreign(type(made)) or isinstance(made, PersonalLearner) or not path.is_file():
+    """Audit whether the model of another package's learner follows from its releases; empty for our learners."""
+    model, path = learner(prepared.study, choice), output.policy(choice.name) / "model.json"
+    if not foreign(type(model)) or isinstance(model, PersonalLearner) or not path.is_file():
         return []
     with one_thread():
-        return [audit_replay(made, load(path), heard, prepared.owners)]
+        return [audit_replay(model, load(path), transcript, prepared.owners)]
 
 
 def gather(output: Output) -> Report:
@@ -153,48 +155,52 @@ def gather(output: Output) -> Report:
         output.check_given(name)
         with output.ledgers(name) as ledgers:
             account = read(
-                _in_force(policy, output.study, ledgers),
+                _policy_in_force(policy, output.study, ledgers),
                 ledgers,
                 output.heads(name),
                 output.study.name,
             )
-        told = output.read(name, "findings.json") or {}
-        told = {"findings": told} if isinstance(told, list) else told  # as it was once written
-        found, metrics = findings(told.get("findings")), output.read(name, "metrics.json") or {}
-        reports.append(PolicyReport(account, found, metrics, told.get("inapplicable", {})))
+        data = output.read(name, "findings.json") or {}
+        data = (
+            {"findings": data} if isinstance(data, list) else data
+        )  # the format of earlier versions
+        results, metrics = findings(data.get("findings")), output.read(name, "metrics.json") or {}
+        reports.append(PolicyReport(account, results, metrics, data.get("inapplicable", {})))
     return Report(output.study, tuple(reports), __version__)
 
 
-def _in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]) -> Policy:
-    """Return a policy as the ledgers hold it, under their owners' budgets, which may have been amended."""
-    held = {name: ledger.policies().get(study.name) for name, ledger in ledgers.items()}
-    known = next((one for one in held.values() if one is not None), policy)
+def _policy_in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]) -> Policy:
+    """Return the policy in force in the ledgers, under their owners' budgets, which may have been amended."""
+    policies = {name: ledger.policies().get(study.name) for name, ledger in ledgers.items()}
+    adopted = next((value for value in policies.values() if value is not None), policy)
     if study.ledgers is None:
-        return replace(policy, budget=known.budget)
-    return known.renamed(policy.name)
+        return replace(policy, budget=adopted.budget)
+    return adopted.renamed(policy.name)
 
 
 def publishable(output: Output, *, simulation: bool = False) -> Report:
-    """Read a finished study as its pages show it; ``simulation`` keeps what the records' truth scored."""
+    """Read a finished study as its pages show it; ``simulation`` keeps what was scored on the records."""
     report = gather(output)
     return report if simulation else report.published()
 
 
 def write_report(output: Output, *, simulation: bool = False) -> Report:
-    """Write ``report.html`` and ``report.json`` of a finished study, see :func:`publishable`; return it all."""
+    """Write ``report.html`` and ``report.json`` of a finished study, see :func:`publishable`; return the full report."""
     from privfed.reports.page import page
 
-    whole = gather(output)
-    report = whole if simulation else whole.published()
-    models = {one.name: _pictured(output, one.name) for one in report.policies if one.finite}
-    html, plain = page(report, models), json.dumps(finite(report.to_dict()), indent=2)
+    full = gather(output)
+    report = full if simulation else full.published()
+    models = {
+        policy.name: _model_html(output, policy.name) for policy in report.policies if policy.finite
+    }
+    html, text = page(report, models), json.dumps(finite(report.to_dict()), indent=2)
     write_text(output.folder / "report.html", html)
-    write_text(output.folder / "report.json", plain + "\n")
-    return whole
+    write_text(output.folder / "report.json", text + "\n")
+    return full
 
 
-def _pictured(output: Output, policy: str) -> str:
-    """Return the picture and text of a policy's model; empty where it has none, or no common model."""
+def _model_html(output: Output, policy: str) -> str:
+    """Return a policy's model as HTML; empty without a model, or without a common one."""
     path = output.policy(policy) / "model.json"
     if not path.is_file():
         return ""
@@ -207,10 +213,10 @@ def _pictured(output: Output, policy: str) -> str:
 def write_letter(
     output: Output, reader: str, policy: str = "", *, pdf: bool = False, simulation: bool = False
 ) -> Path:
-    """Write the page for a board or a regulator of a finished study, beside its report; see :func:`publishable`.
+    """Write a finished study's page for a board or a regulator into its folder; see :func:`publishable`.
 
     Returns:
-        the file: ``board.html``, ``regulator.html``, or with ``pdf`` the same as ``.pdf``; for an
+        the file: ``board.html``, ``regulator.html``, or with ``pdf`` its ``.pdf``; for an
         engineer ``report.html`` or ``report.pdf``.
     """
     from privfed.reports.board import board_page
@@ -258,11 +264,11 @@ def write_comparison(
     from privfed.reports.comparison import compared, comparison_lines, comparison_page
     from privfed.reports.page import write_pdf
 
-    before, now = (publishable(one, simulation=simulation) for one in (earlier, output))
-    told, page = compared(before, now), output.folder / "comparison.html"
-    write_text(page, comparison_page(told))
+    before, after = (publishable(source, simulation=simulation) for source in (earlier, output))
+    comparison, page = compared(before, after), output.folder / "comparison.html"
+    write_text(page, comparison_page(comparison))
     if pdf:
         write_pdf(page, page.with_suffix(".pdf"))
         page = page.with_suffix(".pdf")
     output.list_pages()
-    return comparison_lines(told), page
+    return comparison_lines(comparison), page

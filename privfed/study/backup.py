@@ -1,4 +1,4 @@
-"""Copies of a ledger against loss, and putting one back where that forks nothing."""
+"""Backups of a ledger, and their restoration unless that would fork its chain."""
 
 import shutil
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ from privfed.owner import local_store, noise_monitor
 from privfed.study.ledger_commands import check_ledger
 from privfed.study.output import new_folder
 
-#: Endings of the databases that lie beside a ledger.
+#: Endings of the other databases in a ledger's folder.
 BESIDE = (local_store.ENDING, noise_monitor.ENDING)
-LOGS = ("-wal", "-shm", "-journal")  #: Endings of what SQLite keeps beside a database
+LOGS = ("-wal", "-shm", "-journal")  #: Endings of SQLite's own files of a database
 
 
 def back_up(ledger: Path, folder: Path) -> Head:
-    """Copy a ledger, which others may be writing, and what lies beside it into a new folder.
+    """Copy a ledger that may be in use, with its secret and databases, into a new folder.
 
     Returns:
-        the copy's head: put back, it goes on only as long as no later head is known.
+        the copy's head; the copy can be restored only as long as no later head is known.
 
     Raises:
         LedgerError: the ledger or its copy does not verify, or cannot be copied.
@@ -35,30 +35,30 @@ def back_up(ledger: Path, folder: Path) -> Head:
     check_ledger(ledger)
     verified(ledger, Registry())
     with new_folder(folder, 0o700) as partial:
-        _copied(ledger, partial / ledger.name)
+        _copy(ledger, partial / ledger.name)
         with closing(Ledger.read(partial / ledger.name)) as copy:
             return copy.verify()
 
 
 def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str = "") -> Head:
-    """Put a copy that :func:`back_up` made in a lost ledger's place.
+    """Restore a lost ledger from a copy that :func:`back_up` made.
 
     Args:
-        heads: the last that others saw of it, where this machine remembers none.
+        heads: the last ones that others saw, if this machine knows none.
         witness: see :class:`.Registry`.
 
     Raises:
-        LedgerError: it would fork: a later head is known, or the ledger is still there; or no head is
-            known at all; or the copy does not verify.
-        InputError: the folder is no such copy, or something lies at the ledger's place.
+        LedgerError: the chain would fork: a later head is known, or the ledger still exists; or no
+            head is known; or the copy does not verify.
+        InputError: the folder is no such copy, or one of the ledger's files exists.
     """
     source = _ledger_in(folder)
     databases = [ledger, *(own_beside(ledger, ending) for ending in BESIDE)]
-    # Logs are of another file, but to SQLite its own.
-    logs = (one.with_name(f"{one.name}{log}") for one in databases for log in LOGS)
-    for held in (*databases, own_beside(ledger, SECRET), *logs):
-        if held.exists():
-            raise InputError(f"{held}: is there already; move it away first")
+    # SQLite would take a lost database's logs for the copy's.
+    logs = (database.with_name(f"{database.name}{log}") for database in databases for log in LOGS)
+    for file in (*databases, own_beside(ledger, SECRET), *logs):
+        if file.exists():
+            raise InputError(f"{file}: is there already; move it away first")
     registry = Registry(witness=witness)
     registry.check_witness()
     with closing(Ledger.read(source)) as copy:
@@ -70,40 +70,40 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
                 f"{source}: no head of it is known here, so that nothing tells whether it was charged "
                 "after the copy was made; give the last one that others saw: --head or --witness"
             )
-        now = KnownLedger(copy.identity, copy.dataset, ledger.resolve(), copy.head)
+        entry = KnownLedger(copy.identity, copy.dataset, ledger.resolve(), copy.head)
     partial = ledger.with_name(f".{ledger.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    _copied(source, partial / ledger.name)
-    places = [own_beside(ledger, ending) for ending in (SECRET, *BESIDE)]
-    for place in (*places, ledger):  # the ledger last: without it nothing is served
-        if (made := partial / place.name).exists():
-            made.rename(place)
+    _copy(source, partial / ledger.name)
+    targets = [own_beside(ledger, ending) for ending in (SECRET, *BESIDE)]
+    for target in (*targets, ledger):  # the ledger last: without it nothing is served
+        if (copied := partial / target.name).exists():
+            copied.rename(target)
     partial.rmdir()
-    registry.keep(now)
+    registry.keep(entry)
     return head
 
 
-def _copied(ledger: Path, to: Path) -> None:
-    """Copy a ledger into a new folder, and after it what lies beside it; the secret must be its own."""
+def _copy(ledger: Path, to: Path) -> None:
+    """Copy a ledger into a new folder, then its databases; the secret must be the ledger's own."""
     to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     copy_database(ledger, to)
     if (secret := beside(ledger, SECRET)).exists():
         shutil.copy2(secret, own_beside(to, SECRET))
     for ending in BESIDE:
-        if (held := beside(ledger, ending)).exists():
-            copy_database(held, own_beside(to, ending))
+        if (database := beside(ledger, ending)).exists():
+            copy_database(database, own_beside(to, ending))
     with closing(Ledger.read(to)) as copy:
         copy.check_secret()
 
 
 def _ledger_in(folder: Path) -> Path:
     files = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = [file for file in files if file.suffix not in (SECRET, *BESIDE)]
-    if len(found) != 1:
+    ledgers = [file for file in files if file.suffix not in (SECRET, *BESIDE)]
+    if len(ledgers) != 1:
         raise InputError(
             f"{folder}: is no copy of a ledger; give a folder of privfed ledger backup"
         )
-    return found[0]
+    return ledgers[0]
 
 
 def _check_place(registry: Registry, ledger: Path, identity: str) -> None:

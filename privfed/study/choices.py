@@ -1,4 +1,4 @@
-"""The tables of a study's file, as plain data, each with the checks that concern it alone."""
+"""The tables of a study's file, as plain data, each with its own checks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DataChoice:
     thousands: str = ""  #: between groups of three digits
     #: the positive one of the target's two categories; default: the second
     positive: str | None = None
-    #: columns of categories, or that of the owners, by which a simulation tells its error
+    #: columns of categories, or that of the owners, by which a simulation reports its error
     groups: list[str] = field(default_factory=list)
 
     @property
@@ -54,10 +54,10 @@ class DataChoice:
         return Text(self.sep, self.encoding, self.decimal, self.thousands)
 
     def check(self, where: str) -> None:
-        """Check the values; a StudyError tells the first fault."""
+        """Check the values (StudyError: the first fault)."""
         with naming(where):
-            written = self.text
-        if written != PLAIN and not self.source.endswith(WRITTEN):
+            text = self.text
+        if text != PLAIN and not self.source.endswith(WRITTEN):
             raise StudyError(
                 f"{where}: sep, encoding, decimal and thousands are of a CSV file; leave them out"
             )
@@ -67,7 +67,7 @@ class DataChoice:
 
 @dataclass(frozen=True)
 class AboutChoice:
-    """Who answers for a study, and why it is done: ``[about]``. Public text, shown on its pages."""
+    """The study's purpose and the persons responsible: ``[about]``. Public text, shown on its pages."""
 
     purpose: str = ""  #: what the model is for
     controller: str = ""  #: who answers for the data
@@ -80,7 +80,7 @@ class AboutChoice:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The keys that nothing is written under."""
+        """The keys without a text."""
         return tuple(key for key, text in vars(self).items() if key != "registry" and not text)
 
 
@@ -108,13 +108,13 @@ class ClientsChoice:
     witness: str | None = None
 
     def whole(self, delta: Fraction) -> Budget | None:
-        """Return the owners' total budget, if the study states it; ``delta`` where it states none."""
+        """Return the owners' total budget, if the study states it; ``delta`` is the default delta."""
         if self.budget is None:
             return None
         return Budget.of(self.budget["epsilon"], self.budget.get("delta", delta))
 
     def check(self, where: str) -> None:
-        """Check the values; a StudyError tells the first fault."""
+        """Check the values (StudyError: the first fault)."""
         by_column = self.partition == "column"
         if by_column and self.column is None:
             raise StudyError(f'{where}: partition "column" needs column = "..."')
@@ -202,7 +202,7 @@ class PolicyChoice:
         return delta
 
     def masked_among(self, proposed: Policy, owners: Sequence[str]) -> Policy:
-        """Return a policy with sums masked among the owners, if the study says so."""
+        """Return a policy with sums masked among the owners, if the study requests it."""
         if self.masked is None or not owners:
             return proposed
         terms = {"with": list(owners), **self.masked}
@@ -210,7 +210,7 @@ class PolicyChoice:
         return replace(proposed, masked=masked)
 
     def check(self, where: str) -> None:
-        """Check the values; a StudyError tells the first fault."""
+        """Check the values (StudyError: the first fault)."""
         is_file, where = self.base.endswith(".toml"), f"{where}: policy {self.name!r}"
         bases = ("published", "strict", "private")
         if self.base not in bases and not is_file:
@@ -253,7 +253,7 @@ class ShadowChoice:
     ways: tuple[ModelReader, ...] = ("lira", "rmia")
 
     def check(self, where: str) -> None:
-        """Check the values; a StudyError tells the first fault."""
+        """Check the values (StudyError: the first fault)."""
         if not 2 <= self.number <= MAX_SHADOWS:
             raise StudyError(
                 f"{where}: number must lie between 2 and {MAX_SHADOWS}, not {self.number}; write "
@@ -265,26 +265,26 @@ class ShadowChoice:
             raise StudyError(f'{where}: ways is empty; write ways = ["lira", "rmia"], or omit it')
 
 
-def holding_learner(plain: Any, type_: type[Holder], where: str) -> Holder:
-    """Read a table that may hold a learner's; unknown keys inside it are found as well."""
+def holding_learner(data: Any, type_: type[Holder], where: str) -> Holder:
+    """Read a table that may contain a learner's table, whose keys are checked, too."""
     faults, inner = Faults(), None
     with faults.collected():
-        made = section(plain, type_, where, StudyError)
+        choice = section(data, type_, where, StudyError)
     with faults.collected():
-        if isinstance(plain, Mapping) and isinstance(plain.get("learner"), Mapping):
-            inner = holding_learner(plain["learner"], LearnerChoice, f"{where}, learner")
+        if isinstance(data, Mapping) and isinstance(data.get("learner"), Mapping):
+            inner = holding_learner(data["learner"], LearnerChoice, f"{where}, learner")
     faults.tell(StudyError)
-    return replace(made, learner=inner)
+    return replace(choice, learner=inner)
 
 
-def policies(plain: Any, where: str) -> tuple[PolicyChoice, ...]:
+def policies(data: Any, where: str) -> tuple[PolicyChoice, ...]:
     """Read all ``[[policy]]`` tables (StudyError: all their faults)."""
-    if not isinstance(plain, list) or not plain:
+    if not isinstance(data, list) or not data:
         raise StudyError(f"{where}: needs at least one [[policy]] (two brackets on each side)")
     faults, chosen = Faults(), []
-    for one in plain:
+    for entry in data:
         with faults.collected():
-            chosen.append(holding_learner(one, PolicyChoice, f"{where}, [[policy]]"))
+            chosen.append(holding_learner(entry, PolicyChoice, f"{where}, [[policy]]"))
     names = [policy.name for policy in chosen]
     for name in dict.fromkeys(names):
         with faults.collected():

@@ -1,6 +1,6 @@
 """A study of a cohort: each individual owns a file, and one gate answers for all of them.
 
-One process holds everything: a simulation of many phones, with the truth, not publishable for real data.
+One process holds all data: a simulation of many phones, not publishable for real data.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class PreparedCohort:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """The one client that stands for the cohort."""
+        """The single client that represents the cohort."""
         return (NAME,)
 
     def books(self) -> dict[str, CohortRecords]:
@@ -51,7 +51,7 @@ class PreparedCohort:
     def federate(
         self, adopted: Policy, ledgers: Path, block: int, registry: Registry | None = None
     ) -> CohortDisclosure:
-        """Put the cohort's gate before the rules, with one ledger; charges cannot come in blocks."""
+        """Build the cohort's gate and its ledger; charges cannot be reserved in blocks."""
         ledgers.mkdir(parents=True, exist_ok=True)
         keys = None if registry is None else self.study.keys
         return CohortDisclosure.of(
@@ -67,17 +67,17 @@ class PreparedCohort:
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
-        """Return the fitted learner's own scores."""
+        """Return the scores that the fitted learner computes itself."""
         assert isinstance(model, CohortLearner)
         return model.assess(self.records)
 
     def facts(self) -> dict[str, Any]:
         """Return the cohort's size."""
-        held = {NAME: self.learner.held(self.records)}
-        return {"individuals": len(self.records), "records": held, "clipped": {}}
+        counts = {NAME: self.learner.held(self.records)}
+        return {"individuals": len(self.records), "records": counts, "clipped": {}}
 
 
 def prepare(study: Study, model: CohortLearner) -> PreparedCohort:
-    """Read all individuals' data; InputError where there is no such folder, or a file does not fit."""
+    """Read all individuals' data (InputError: the folder is missing, or a file does not fit the schema)."""
     records = model.read(study.folder / study.data.source, public_schema(study))
     return PreparedCohort(study, records, model)

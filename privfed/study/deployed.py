@@ -1,7 +1,7 @@
 """A study on several machines: the server's side, and its proposals to data owners.
 
-The server holds no table. It learns from what the owners' gates release over an engine, and keeps the
-heads of their ledgers and a journal from which an interrupted study resumes. The report is made of
+The server holds no table. It learns from the releases of the owners' gates over an engine, and keeps the
+heads of their ledgers and a journal from which an interrupted study resumes. The report is made from
 copies of the owners' ledgers, which hold only public values and releases.
 
 Its output is that of :mod:`privfed.study.output`, with FOLDER/<policy>/journal, all replies in order.
@@ -51,28 +51,28 @@ from privfed.study.study import KEYS
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled
 
-#: Lines of each round, of silence, and of how it ended; to follow, and to look at afterwards.
+#: File of the training log: rounds, missing replies, and how it ended.
 PROGRESS = "progress"
-#: File of the heads that a server saw, in the user's state folder; earlier versions kept it by the study.
+#: File of the heads that a server saw, in the user's state folder; earlier versions wrote it into the study's folder.
 HEADS = "heads.json"
 
 
-#: Makes an engine's disclosure of schema, clients, and what :class:`.RemoteDisclosure` takes by name.
+#: Builds an engine's disclosure from schema, clients, and keyword arguments of :class:`.RemoteDisclosure`.
 Connect = Callable[..., RemoteDisclosure]
 
 
-def _tell(path: Path, line: str) -> None:
-    """Write a line with its time to a file, and to standard error."""
-    told = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {line}\n"
+def _log(path: Path, line: str) -> None:
+    """Append a line with its time to a file, and print it to standard error."""
+    text = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {line}\n"
     with path.open("a", encoding="utf-8") as file:
-        file.write(told)
-    sys.stderr.write(told)
+        file.write(text)
+    sys.stderr.write(text)
     sys.stderr.flush()
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A study as its server carries it out under one policy."""
+    """A study under one policy, as its server runs it."""
 
     study: Study  #: the study; its table is never read
     choice: PolicyChoice
@@ -81,11 +81,11 @@ class Deployment:
     @classmethod
     def of(cls, study: Study, out: str | Path, policy_name: str = "") -> Deployment:
         """Choose a policy by its name; default: the first (InputError: no such policy)."""
-        named = {choice.name: choice for choice in study.policies}
-        name = policy_name or next(iter(named))
-        if name not in named:
-            raise InputError(unknown("policy", name, named))
-        return cls(study, named[name], Path(out))
+        choices = {choice.name: choice for choice in study.policies}
+        name = policy_name or next(iter(choices))
+        if name not in choices:
+            raise InputError(unknown("policy", name, choices))
+        return cls(study, choices[name], Path(out))
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -108,19 +108,19 @@ class Deployment:
 
     @property
     def proposed(self) -> Policy:
-        """The policy proposed to the owners, without their masking keys, which they agree on themselves."""
+        """The policy proposed to the owners, without their masking keys, on which they agree among themselves."""
         model = learner(self.study, self.choice)
         proposed = policy(self.choice, model, self.schema, self.study.folder, deployed=True)
         return self.choice.masked_among(proposed, self.clients)
 
     @property
     def policy(self) -> Policy:
-        """The policy proposed to the owners, with the masking keys that are here."""
+        """The policy proposed to the owners, with the masking keys in :attr:`keys_folder`."""
         return with_masking_keys(self.proposed, self.keys_folder, everyone=False)
 
     @property
     def keys_folder(self) -> Path:
-        """Where the owners' public keys lie: ``<client>.pub``, and ``<client>.mask`` for masked sums."""
+        """The folder of the owners' public keys: ``<client>.pub``, and ``<client>.mask`` for masked sums."""
         return self.study.keys or self.study.folder / KEYS
 
     @property
@@ -142,38 +142,38 @@ class Deployment:
 
     # --- carried out -----------------------------------------------------------------------------
 
-    def run(self, connect: Connect, **rest: Any) -> Path:
+    def run(self, connect: Connect, **options: Any) -> Path:
         """Train, and write the policy's folder; an interrupted study resumes.
 
-        Each round, silence, and how it ended are told on standard error and in the folder's ``progress``.
+        Rounds, missing replies, and how it ended are logged to standard error and to the folder's ``progress``.
 
         Args:
-            connect: makes the disclosure.
-            rest: see :class:`.RemoteDisclosure`: patience.
+            connect: builds the disclosure.
+            options: see :class:`.RemoteDisclosure`: patience.
 
         Raises:
             InputError: a fault of the study, its schema, a key or the output folder.
             LedgerError: a reply is not signed, or a ledger was rewritten.
-            NobodyAnswered: no owner did, or too few for a masked total; written is what there is.
+            NobodyAnswered: no owner released anything, or too few did for a masked total; partial output is written.
         """
         dry_run(self.study, self.schema, attacks=False, deployed=True)
         folder = self._folder()
-        tell = partial(_tell, folder / PROGRESS)
+        tell = partial(_log, folder / PROGRESS)
         with closing(Journal(folder / JOURNAL)) as journal:
             try:
                 if journal.replies:
                     tell(f"resumed: the journal holds {number_of(len(journal.replies), 'reply')}")
                 keys = self.keys
-                asking = connect(
+                disclosure = connect(
                     self.schema,
                     self.clients,
                     journal=journal,
                     keys=keys,
                     heads=self._heads(keys),
                     tell=tell,
-                    **rest,
+                    **options,
                 )
-                for text in self._learn(asking, folder):
+                for text in self._learn(disclosure, folder):
                     tell(f"note: {text}")
                 tell("learned")
             except PrivfedError as error:
@@ -182,63 +182,63 @@ class Deployment:
         return folder
 
     def _heads(self, keys: Mapping[str, Identity]) -> HeadStore:
-        """The heads seen of ledgers signed by these keys, those kept beside the study included."""
+        """Return the known heads of ledgers signed by these keys, including those in the study's folder."""
         if not keys:
             return HeadStore()
         heads = HeadStore(state_folder() / HEADS, keys)
         for client, head in HeadStore(self.study.folder / HEADS).items():
-            later = client not in heads or heads[client].seq < head.seq
-            if later and client in keys and keys[client].signed(head):
+            is_newer = client not in heads or heads[client].seq < head.seq
+            if is_newer and client in keys and keys[client].signed(head):
                 heads[client] = head
         return heads
 
     def _folder(self) -> Path:
         folder = self.out / self.choice.name
-        ended = Output(self.out).read(self.choice.name, "metrics.json")  # written last
-        if (folder / "model.json").exists() and ended is not None and "stopped" not in ended:
+        metrics = Output(self.out).read(self.choice.name, "metrics.json")  # written last
+        if (folder / "model.json").exists() and metrics is not None and "stopped" not in metrics:
             raise InputError(f"folder {folder}: holds a finished study; name a new folder")
-        written, alone = self.out / STUDY, replace(self.study, policies=(self.choice,))
-        if written.exists() and Study.from_toml(written).to_dict() != alone.to_dict():
+        path, single = self.out / STUDY, replace(self.study, policies=(self.choice,))
+        if path.exists() and Study.from_toml(path).to_dict() != single.to_dict():
             raise InputError(
                 f"folder {self.out}: holds another study, or another policy's; name a new folder"
             )
         (folder / "ledgers").mkdir(parents=True, exist_ok=True)
-        alone.to_toml(written)
+        single.to_toml(path)
         self.policy.to_toml(folder / "policy.toml")
         return folder
 
-    def _learn(self, asking: RemoteDisclosure, folder: Path) -> list[str]:
-        """Train, and write what was made, even where nobody answered; what there is to say of it."""
+    def _learn(self, disclosure: RemoteDisclosure, folder: Path) -> list[str]:
+        """Train, and write model and metrics, even if no owner answered; return the notes."""
         output, model = Output(self.out), learner(self.study, self.choice)
-        before = perf_counter()
+        started = perf_counter()
         metrics: dict[str, Any] = {"simulation": False}
         stopped: NobodyAnswered | None = None
         unmeasured = {"told": "performance not measured", "value": None}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Note)
             try:
-                model.fit(asking)
+                model.fit(disclosure)
                 save(model, folder / "model.json")
-                asked = asks_evaluation(self.policy)
-                metrics |= evaluated(model, asking) if asked else unmeasured
-            except NobodyAnswered as silence:
-                stopped, metrics = silence, metrics | {**unmeasured, "stopped": str(silence)}
-        notes = [str(one.message) for one in caught if issubclass(one.category, Note)]
+                evaluates = asks_evaluation(self.policy)
+                metrics |= evaluated(model, disclosure) if evaluates else unmeasured
+            except NobodyAnswered as error:
+                stopped, metrics = error, metrics | {**unmeasured, "stopped": str(error)}
+        notes = [str(warning.message) for warning in caught if issubclass(warning.category, Note)]
         notes += [
-            f"{client} did not answer in {silent} of {number_of(asking.reached[client], 'round')} that asked it: "
+            f"{client} did not answer in {count} of {number_of(disclosure.reached[client], 'round')} that asked it: "
             "its answers there are missing"
-            for client, silent in asking.silent.items()
+            for client, count in disclosure.silent.items()
         ]
         notes += [
-            f"{client} did not offer to answer {declined} of the queries that others did: its policy, its "
+            f"{client} did not offer to answer {number} of the queries that others did: its policy, its "
             "budget or a closed gate does not allow it"
-            for client, declined in asking.declined.items()
+            for client, number in disclosure.declined.items()
         ]
         metrics["warnings"] = list(dict.fromkeys(notes))
-        heads = {client: [head.seq, head.hash] for client, head in asking.heads.items()}
+        heads = {client: [head.seq, head.hash] for client, head in disclosure.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
-        metrics |= {"seconds": perf_counter() - before}
-        metrics |= {"questions": asking.questions, "rounds": asking.rounds}
+        metrics |= {"seconds": perf_counter() - started}
+        metrics |= {"questions": disclosure.questions, "rounds": disclosure.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
         if stopped is not None:
             raise stopped
@@ -268,11 +268,11 @@ class Deployment:
             block=self.choice.block,
             agreed={"schema": schema_digest(schema)},
         )
-        with new_folder(folder) as made:
-            schema.to_toml(made / "schema.toml")
-            adopted.to_toml(made / "policy.toml")
-            (made / "owner.pub").write_bytes(Signer.generate(made / "owner.key"))
-            owner = agreeing(replace(owner, folder=made), adopted)
+        with new_folder(folder) as temporary:
+            schema.to_toml(temporary / "schema.toml")
+            adopted.to_toml(temporary / "policy.toml")
+            (temporary / "owner.pub").write_bytes(Signer.generate(temporary / "owner.key"))
+            owner = agreeing(replace(owner, folder=temporary), adopted)
         return replace(owner, folder=folder)
 
     @property
@@ -281,13 +281,13 @@ class Deployment:
         return Journal.read(self.out / self.choice.name / JOURNAL).transcript
 
     def replay(self) -> Any:
-        """Train again from the transcript alone; returns the fitted learner."""
+        """Repeat the training from the transcript; return the fitted learner."""
         model = learner(self.study, self.choice)
         return model.fit(ReplayDisclosure(self.schema, self.transcript, self.clients))
 
 
 def agreeing(owner: OwnerFile, adopted: Policy) -> OwnerFile:
-    """Write an owner's file, agreed on its policy; or with her public masking key, on which all must agree first."""
+    """Write an owner's file with its agreed policy; with masked sums, her public masking key instead."""
     if adopted.masked is not None:
         key = MaskingKey(secret_beside(owner.folder / owner.ledger)).public
         (owner.folder / MASKING_KEY).write_text(key + "\n", encoding="ascii")

@@ -1,4 +1,4 @@
-"""Builds and prices everything that a study names, without reading a record."""
+"""Builds and prices everything that a study names, without reading records."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from privfed.study.price import Balance, Price, price
 from privfed.study.private_evaluation import whole_plan, with_evaluation
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import has_table, public_schema
-from privfed.study.utility import told, utility
+from privfed.study.utility import utility, utility_text
 from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 from privfed.tables.toml_table import in_words_of_toml, remedy
 
-#: What an owner who takes part, the one with the most records, tries on all others.
+#: The attack of the participating owner with the most records on all others.
 BY_OWNERS = {"name": "pool", "unknown": [""], "viewpoint": "largest"}
 
 
@@ -42,8 +42,8 @@ def dry_run(
 ) -> list[Price]:
     """Build and price everything that a study names, before any query: each policy's maximum cost.
 
-    Without ``attacks``, which load most of the statistics, attacks are not built. ``deployed`` among
-    owners' own machines, see :func:`policy`.
+    ``attacks`` builds them, too, which loads most statistics. ``deployed``: on the owners' machines,
+    see :func:`policy`.
 
     Raises:
         InputError: all unknown learners, parameters, policies, queries, parts, mechanisms, attacks.
@@ -69,38 +69,38 @@ def dry_run(
                 _build(adopted)
                 plan = whole_plan(model, schema, adopted)
                 _check_statements(plan, schema, adopted)
-                found = price(plan, schema, adopted)
+                cost = price(plan, schema, adopted)
                 unnamed = choice.masked is not None and adopted.masked is None
-                prices.append(replace(found, unnamed=unnamed))
+                prices.append(replace(cost, unnamed=unnamed))
     faults.tell(StudyError)
     return prices
 
 
 def prices(study: Study) -> list[Price]:
-    """Bound one client's cost under each policy, simulated here and on the owners' machines; reads no records.
+    """Bound one client's cost under each policy, simulated and on the owners' machines; reads no records.
 
-    The former where there is a table here; the latter, of a study that names its owners, where it differs.
+    The former if the table is here; the latter if the study names its owners, and the policy differs.
     """
-    here, found = has_table(study), []
-    if here or not study.clients.names:
-        found = dry_run(study, public_schema(study), attacks=False)
+    simulated, local = has_table(study), []
+    if simulated or not study.clients.names:
+        local = dry_run(study, public_schema(study), attacks=False)
     asks = any(choice.base == "private" and choice.evaluation is None for choice in study.policies)
-    if study.clients.names and (asks or not here):
-        schema, known = public_schema(study, deployed=True), [one.policy for one in found]
-        there = dry_run(study, schema, attacks=False, deployed=True)
-        found += [replace(one, deployed=True) for one in there if one.policy not in known]
-    return found
+    if study.clients.names and (asks or not simulated):
+        schema, adopted = public_schema(study, deployed=True), [price.policy for price in local]
+        remote = dry_run(study, schema, attacks=False, deployed=True)
+        local += [replace(price, deployed=True) for price in remote if price.policy not in adopted]
+    return local
 
 
 def utility_of(study: Study, price: Price) -> str:
-    """Say what error a policy's budget leaves for counts and means of the study's table."""
+    """Format the errors of counts and means of the study's table under a policy's budget."""
     schema = public_schema(study, deployed=price.deployed)
-    found = utility(price.policy, schema)
-    return told(found, price.policy, schema, len(known_owners(study)))
+    errors = utility(price.policy, schema)
+    return utility_text(errors, price.policy, schema, len(known_owners(study)))
 
 
 def known_owners(study: Study) -> list[str]:
-    """Return the owners' names where they are known without a record."""
+    """Return the owners' names, as far as they are known without reading records."""
     clients = study.clients
     if clients.partition in ("column", "cohort"):
         return list(clients.names or ())
@@ -108,7 +108,7 @@ def known_owners(study: Study) -> list[str]:
 
 
 def balances(study: Study, prices: Sequence[Price]) -> dict[str, list[Balance]]:
-    """Return what each owner's ledger holds, by policy; owners are those known without records."""
+    """Return each owner's balance, by policy; owners are those known without records."""
     ledgers = PersistentLedgers.of(study)
     names = ["each client"] if ledgers is None else list(ledgers.files()) or ["each client"]
     names = known_owners(study) or names
@@ -123,24 +123,24 @@ def balances(study: Study, prices: Sequence[Price]) -> dict[str, list[Balance]]:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study's file; a StudyError tells all its faults, plugins not installed included."""
+    """Read a study's file (StudyError: all its faults, including plugins that are not installed)."""
     where, faults = f"study file {path}", Faults()
-    plain = read_toml(path, where, StudyError)
+    data = read_toml(path, where, StudyError)
     with faults.collected(), naming(where):
-        study = Study.from_dict(plain, where, path.resolve().parent)
-    plugins.check_all(_named(plain), where, faults)
+        study = Study.from_dict(data, where, path.resolve().parent)
+    plugins.check_all(_plugin_names(data), where, faults)
     faults.tell(StudyError)
     return study
 
 
-def _named(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _plugin_names(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the plugins that a study's file names, with their group."""
-    attacks, policies = plain.get("attacks", ()), plain.get("policy", ())
-    for chosen in attacks if isinstance(attacks, list) else ():
-        name = chosen.get("name") if isinstance(chosen, Mapping) else chosen
+    attacks, policies = data.get("attacks", ()), data.get("policy", ())
+    for entry in attacks if isinstance(attacks, list) else ():
+        name = entry.get("name") if isinstance(entry, Mapping) else entry
         if isinstance(name, str) and name != "*":
             yield "attacks", name
-    holders = [plain, *(policies if isinstance(policies, list) else ())]
+    holders = [data, *(policies if isinstance(policies, list) else ())]
     for holder in holders:
         inner = holder
         while isinstance(inner, Mapping) and isinstance(inner.get("learner"), Mapping):
@@ -160,160 +160,160 @@ def _build(adopted: Policy) -> None:
 
 
 def _check_statements(plan: Sequence[Planned], schema: Schema, adopted: Policy) -> None:
-    """Try what queries of other packages state of one record, before anything is charged by it."""
+    """Check the sensitivities that queries of other packages declare, before anything is charged."""
     if not any(foreign(type(planned.query)) for planned in plan):
         return
-    from privfed.audits.sensitivities import audit_sensitivities  # loads attacks, for such alone
+    from privfed.audits.sensitivities import audit_sensitivities  # loads attacks
 
-    found = audit_sensitivities(plan, schema, adopted)
-    if false := [one for one in found if one.severity == "breach"]:
+    findings = audit_sensitivities(plan, schema, adopted)
+    if breaches := [finding for finding in findings if finding.severity == "breach"]:
         raise StudyError(
             *(
-                f"query {one.releases[0]!r}: made-up neighbours move {', '.join(one.detail['parts'])} further than "
+                f"query {finding.releases[0]!r}: made-up neighbours move {', '.join(finding.detail['parts'])} further than "
                 "declared, so that no guarantee would hold; mend its parts(), by privfed.testing.check_query"
-                for one in false
+                for finding in breaches
             )
         )
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:
-    """Build a study's learner, or a policy's; StudyError: a parameter or data it does not take."""
+    """Build a study's learner, or a policy's (StudyError: parameters or data that it does not accept)."""
     choice = study.learner if policy is None else study.learner_under(policy.name)
-    made = _learner(choice, study.seed)
+    model = _learner(choice, study.seed)
     cohort = study.clients.partition == "cohort"
-    if cohort and not isinstance(made, CohortLearner):
+    if cohort and not isinstance(model, CohortLearner):
         raise StudyError(
             f"learner {choice.name!r} does not learn from a cohort's rules; write "
             'name = "RuleSearch" under [learner], or another source'
         )
-    if isinstance(made, CohortLearner) and not cohort:
+    if isinstance(model, CohortLearner) and not cohort:
         raise StudyError(
             f"learner {choice.name!r} learns from a cohort's rules; write "
             'source = "rules/" under [data] and partition = "cohort" under [clients]'
         )
-    return made
+    return model
 
 
 def _learner(choice: LearnerChoice, seed: int) -> FederatedLearner:
     build = plugins.load("learners", choice.name)
-    params = _typed(choice.params, build.__init__, f"learner {choice.name!r}")
+    params = _convert(choice.params, build.__init__, f"learner {choice.name!r}")
     preset = params.pop("preset", None)
-    printed = getattr(build, "paper_settings", None) is not None
-    if preset is not None and (preset != "paper" or not printed):
-        known = '"paper"' if printed else "none"
+    has_preset = getattr(build, "paper_settings", None) is not None
+    if preset is not None and (preset != "paper" or not has_preset):
+        known = '"paper"' if has_preset else "none"
         raise StudyError(f"learner {choice.name!r} has no preset {preset!r}; it has {known}")
     if choice.learner is not None:
         params["learner"] = _learner(choice.learner, seed)
     try:
-        made: FederatedLearner = build.paper(**params) if preset else build(**params)
+        model: FederatedLearner = build.paper(**params) if preset else build(**params)
     except TypeError:
-        who = f"learner {choice.name!r}"
-        raise StudyError(*_strangers(who, params, build().get_params())) from None
-    if "random_state" in made.get_params() and "random_state" not in params:
-        made.set_params(random_state=seed)
-    return made
+        where = f"learner {choice.name!r}"
+        raise StudyError(*_unknown_params(where, params, build().get_params())) from None
+    if "random_state" in model.get_params() and "random_state" not in params:
+        model.set_params(random_state=seed)
+    return model
 
 
-def _strangers(who: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return a fault for each unknown parameter, with the one that was meant."""
-    listed = f"; it takes {', '.join(sorted(known)) or 'none'}"
+def _unknown_params(where: str, params: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return a fault for each unknown parameter, with the closest known one."""
+    accepted = f"; it takes {', '.join(sorted(known)) or 'none'}"
     return [
-        f"{who} has no parameter {one!r}{did_you_mean(one, known) or listed}"
-        for one in params
-        if one not in known
-    ] or [f"{who} cannot be built of these params{listed}"]
+        f"{where} has no parameter {name!r}{did_you_mean(name, known) or accepted}"
+        for name in params
+        if name not in known
+    ] or [f"{where} cannot be built of these params{accepted}"]
 
 
-def _typed(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
+def _convert(params: Mapping[str, Any], build: Callable[..., Any], where: str) -> dict[str, Any]:
     """Convert parameters to a function's types; TOML has no null, and "none" stands for it."""
     typed = dict(params)
     try:
-        named = get_type_hints(build)
-    except NameError:  # types that a plugin imports for its checker alone
+        hints = get_type_hints(build)
+    except NameError:  # types that a plugin imports under TYPE_CHECKING
         return typed
-    for key in (key for key in typed if key in named):
-        if typed[key] == "none" and type(None) in get_args(named[key]):
+    for key in (key for key in typed if key in hints):
+        if typed[key] == "none" and type(None) in get_args(hints[key]):
             typed[key] = None
         try:
-            typed[key] = msgspec.convert(typed[key], named[key])
+            typed[key] = msgspec.convert(typed[key], hints[key])
         except msgspec.ValidationError as error:
-            why = in_words_of_toml(error).replace(" | null", ' or "none"') + remedy(
-                error, named[key]
+            problem = in_words_of_toml(error).replace(" | null", ' or "none"') + remedy(
+                error, hints[key]
             )
-            if get_origin(named[key]) is Literal:
-                why = f"must be one of {', '.join(map(str, get_args(named[key])))}"
-            raise StudyError(f"{where}, params: {key} {why}") from None
-        except TypeError:  # a type of the learner's own, which it checks itself
+            if get_origin(hints[key]) is Literal:
+                problem = f"must be one of {', '.join(map(str, get_args(hints[key])))}"
+            raise StudyError(f"{where}, params: {key} {problem}") from None
+        except TypeError:  # a custom type, which the learner checks itself
             continue
     return typed
 
 
 def adopt(study: Study, choice: PolicyChoice, model: FederatedLearner, schema: Schema) -> Policy:
-    """Return the policy that the owners adopt: under their own budget with persistent ledgers."""
-    lasting = PersistentLedgers.of(study)
+    """Return the policy that the owners adopt; with persistent ledgers, under the budget in force."""
+    ledgers = PersistentLedgers.of(study)
     proposed = policy(choice, model, schema, study.folder, deployed=False)
-    return proposed if lasting is None else lasting.hold(study, choice, proposed)
+    return proposed if ledgers is None else ledgers.hold(study, choice, proposed)
 
 
 def policy(
     choice: PolicyChoice, model: FederatedLearner, schema: Schema, folder: Path, *, deployed: bool
 ) -> Policy:
-    """Build a study's policy for its learner; StudyError: a parameter that this does not take.
+    """Build a study's policy for its learner (StudyError: parameters that it does not accept).
 
-    ``deployed`` among owners' own machines, the model is evaluated by a share of the budget unless the
-    study says otherwise.
+    ``deployed``: on the owners' machines, a share of the budget evaluates the model unless the study
+    sets ``evaluation``.
     """
     if choice.base.endswith(".toml"):
-        own = _of_file(folder / choice.base)
+        adopted = _read_policy(folder / choice.base)
         if choice.epsilon is not None:
-            own = rescaled(own, choice.exact_epsilon, model, schema)
-        return _protecting(own, choice)
+            adopted = rescaled(adopted, choice.exact_epsilon, model, schema)
+        return _with_unit(adopted, choice)
     propose: Callable[..., Policy] = model.published
     params = dict(choice.params)
     if choice.base == "strict":
         propose = partial(strict, model)
     elif choice.base == "private":
-        params = _typed(params, model.private, f"policy {choice.name!r}")
+        params = _convert(params, model.private, f"policy {choice.name!r}")
         propose = partial(model.private, delta=choice.exact_delta, schema=schema)
     private = choice.base == "private"
     try:
         signature(propose).bind(*([choice.exact_epsilon] if private else []), **params)
     except TypeError:
-        known = [name for name in signature(propose).parameters if name not in _OURS]
+        known = [name for name in signature(propose).parameters if name not in _SET_BY_STUDY]
         raise StudyError(
             f"policy {choice.name!r}: {type(model).__name__} does not take the params "
             f"{', '.join(choice.params)} for {choice.base!r}; it takes {', '.join(known) or 'none'}"
         ) from None
-    propose = partial(_proposed, partial(propose, **params), choice, model)
+    propose = partial(_propose, partial(propose, **params), choice, model)
     if not private:
-        return _protecting(propose(), choice)
-    share = (
+        return _with_unit(propose(), choice)
+    fraction = (
         None if deployed and choice.evaluation is None else Fraction(str(choice.evaluation or 0))
     )
-    proposed = with_evaluation(propose, choice.exact_epsilon, share, model, schema)
+    proposed = with_evaluation(propose, choice.exact_epsilon, fraction, model, schema)
     if proposed.budget is not None and proposed.budget.epsilon > choice.exact_epsilon:
         raise StudyError(
             f"policy {choice.name!r}: {type(model).__name__} proposes a budget of epsilon "
             f"{shown(proposed.budget.epsilon)}, not {shown(choice.exact_epsilon)}; its private(epsilon, ...) has to keep it"
         )
-    return _protecting(proposed, choice)
+    return _with_unit(proposed, choice)
 
 
-def _proposed(
-    propose: Callable[..., Policy], choice: PolicyChoice, model: FederatedLearner, *given: Any
+def _propose(
+    propose: Callable[..., Policy], choice: PolicyChoice, model: FederatedLearner, *arguments: Any
 ) -> Policy:
     """Return what a learner proposes (StudyError: no policy)."""
-    own = propose(*given)
-    if not isinstance(own, Policy):
+    result = propose(*arguments)
+    if not isinstance(result, Policy):
         raise StudyError(
-            f"policy {choice.name!r}: {type(model).__name__} proposes a {type(own).__name__}, no Policy; "
+            f"policy {choice.name!r}: {type(model).__name__} proposes a {type(result).__name__}, no Policy; "
             "write return Policy(...) in its private and published"
         )
-    return own
+    return result
 
 
-def _of_file(path: Path) -> Policy:
-    """Read a policy's file; if it has faults, check the queries it names as well."""
+def _read_policy(path: Path) -> Policy:
+    """Read a policy's file; if it has faults, check the queries that it names, too."""
     faults = Faults()
     try:
         return Policy.from_toml(path)
@@ -326,11 +326,11 @@ def _of_file(path: Path) -> Policy:
             with faults.collected(), naming(f"policy file {path}"):
                 plugins.check("queries", kind if isinstance(kind, str) else "")
     faults.tell(PolicyError)
-    raise AssertionError  # the first fault is told
+    raise AssertionError  # faults.tell raises
 
 
-def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
-    """Return a policy under the study's name for it, and over the study's unit."""
+def _with_unit(proposed: Policy, choice: PolicyChoice) -> Policy:
+    """Return a policy with the study's name, unit, cap and shuffler."""
     unit, cap = choice.unit or proposed.unit, choice.cap or proposed.cap
     if choice.cap is not None and unit in ("record", "rule"):
         raise StudyError(
@@ -343,24 +343,24 @@ def _protecting(proposed: Policy, choice: PolicyChoice) -> Policy:
     return replace(proposed, name=choice.name, unit=unit, cap=cap, shuffled=trusted)
 
 
-#: Arguments of a learner's private policy that a study sets by keys of their own.
-_OURS = ("epsilon", "delta", "schema")
+#: Arguments of a learner's private policy that a study sets by separate keys.
+_SET_BY_STUDY = ("epsilon", "delta", "schema")
 
 
 def strict(model: FederatedLearner) -> Policy:
     """Return the learner's published policy with strict suppression; PolicyError: nothing is suppressed."""
     if "strict" in signature(model.published).parameters:
-        own: Policy = model.published(strict=True)  # type: ignore[call-arg]
-        return own
+        policy: Policy = model.published(strict=True)  # type: ignore[call-arg]
+        return policy
     published = model.published()
     guards = {
         kind: tuple(
             replace(guard, options={**guard.options, "strict": True})
             if guard.called == "nullify"
             else guard
-            for guard in several
+            for guard in originals
         )
-        for kind, several in published.guards.items()
+        for kind, originals in published.guards.items()
     }
     if guards == dict(published.guards):
         raise PolicyError(
@@ -371,33 +371,33 @@ def strict(model: FederatedLearner) -> Policy:
 
 
 def attacks_of(study: Study) -> list[Any]:
-    """Build a study's attacks; ``"*"`` stands for all installed ones, each as it is, and :data:`BY_OWNERS`."""
-    faults, built = Faults(), []
-    for chosen in study.attacks:
-        every = [*sorted(plugins.available("attacks")), BY_OWNERS]
-        names = every if chosen == "*" else [chosen]
-        for one in names:
+    """Build a study's attacks; ``"*"`` is all installed ones with default parameters, and :data:`BY_OWNERS`."""
+    faults, attacks = Faults(), []
+    for selected in study.attacks:
+        installed = [*sorted(plugins.available("attacks")), BY_OWNERS]
+        names = installed if selected == "*" else [selected]
+        for entry in names:
             with faults.collected():
-                attack = _attack(one if isinstance(one, Mapping) else {"name": one})
+                attack = _attack(entry if isinstance(entry, Mapping) else {"name": entry})
                 attack.time_limit = study.attack_seconds or attack.time_limit
-                built.append(attack)
+                attacks.append(attack)
     faults.tell(StudyError)
-    return built
+    return attacks
 
 
 def check_viewpoints(study: Study, owners: Iterable[str]) -> None:
-    """Check that attacks see with eyes that are there (StudyError: no such owner)."""
-    known = ["largest", *owners]
+    """Check the attacks' viewpoints (StudyError: no such owner)."""
+    names = ["largest", *owners]
     for attack in attacks_of(study):
-        if attack.viewpoint and attack.viewpoint not in known:
+        if attack.viewpoint and attack.viewpoint not in names:
             raise StudyError(
                 f"attack {attack.name!r}: no owner {attack.viewpoint!r} for its viewpoint; write one of "
-                f"{', '.join(known)}{did_you_mean(attack.viewpoint, known)}"
+                f"{', '.join(names)}{did_you_mean(attack.viewpoint, names)}"
             )
 
 
-def _attack(chosen: Mapping[str, Any]) -> Any:
-    params = dict(chosen)
+def _attack(entry: Mapping[str, Any]) -> Any:
+    params = dict(entry)
     name = params.pop("name", None)
     if not isinstance(name, str):
         raise StudyError('attacks: a table needs the attack\'s name; write { name = "pool", ... }')
@@ -406,7 +406,7 @@ def _attack(chosen: Mapping[str, Any]) -> Any:
         raise StudyError(f'attack {name!r}: viewpoint is an owner\'s name; write "largest"')
     known = set(signature(build).parameters)
     if not set(params) <= known:
-        raise StudyError(*_strangers(f"attack {name!r}", params, known | {"viewpoint"}))
-    attack = build(**_typed(params, build.__init__, f"attack {name!r}"))
+        raise StudyError(*_unknown_params(f"attack {name!r}", params, known | {"viewpoint"}))
+    attack = build(**_convert(params, build.__init__, f"attack {name!r}"))
     attack.viewpoint = viewpoint
     return attack

@@ -1,4 +1,4 @@
-"""Which records attacks found most easily: for the holder of the truth alone, and only where asked for."""
+"""Ranking of records by how easily attacks find them: for the holder of the records only, on request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,35 +11,42 @@ from privfed.study.simulation import Prepared
 
 
 def rows_of(prepared: Prepared) -> dict[str, np.ndarray]:
-    """Each owner's records by their lines in the table, whose header is the first; under "" those of all."""
+    """Return line numbers of each owner's records in the table (the header is line 1), and of all under ""."""
     owners = prepared.train[prepared.owner].astype(str).to_numpy()
     lines = prepared.train.index.to_numpy(int) + 2
     return {"": lines} | {owner: lines[owners == owner] for owner in prepared.owners}
 
 
 def exposed(findings: Sequence[Finding], rows: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
-    """Rank records by the least false positive rate at which an attack finds them, most exposed first.
+    """Rank records by the lowest false positive rate at which an attack finds them, most exposed first.
 
-    A rate is one of this run: where noise or coins decided, another run ranks otherwise.
+    Rates are of this run: with other noise or coins, the ranking differs.
 
     Args:
-        findings: with what they say of single records.
-        rows: lines of each owner's records; a masked total's are those of all, under "".
+        findings: with scores of single records.
+        rows: line numbers of each owner's records; for a masked total those of all, under "".
 
     Returns:
         a table by columns: ``owner``, ``row``, ``least`` rate, ``by`` which attack, then the rates of each finding,
-        NaN where it did not judge the record. Records that none judged are left out.
+        NaN if it did not score the record. Records without a score are left out.
     """
-    each = {f"{found.attack}: {found.metric}": found.exposed for found in findings if found.exposed}
+    exposures = {
+        f"{finding.attack}: {finding.metric}": finding.exposed
+        for finding in findings
+        if finding.exposed
+    }
     tables = []
-    for owner in dict.fromkeys(name for told in each.values() for name in told):
-        own = rows.get(owner, rows[""])
-        rates = {name: told.get(owner, np.full(len(own), np.nan)) for name, told in each.items()}
-        tables.append(pd.DataFrame({"owner": owner, "row": own, **rates}))
+    for owner in dict.fromkeys(name for by_owner in exposures.values() for name in by_owner):
+        lines = rows.get(owner, rows[""])
+        rates = {
+            name: by_owner.get(owner, np.full(len(lines), np.nan))
+            for name, by_owner in exposures.items()
+        }
+        tables.append(pd.DataFrame({"owner": owner, "row": lines, **rates}))
     if not tables:
         return {}
     table = pd.concat(tables, ignore_index=True)
-    judged = table[list(each)].fillna(np.inf)
+    judged = table[list(exposures)].fillna(np.inf)
     table.insert(2, "least", judged.min(axis=1))
     table.insert(3, "by", [str(name).split(":")[0] for name in judged.idxmin(axis=1)])
     ranked = table[np.isfinite(table["least"])].sort_values("least", kind="stable")

@@ -20,7 +20,7 @@ TAIL = 0.025  #: Probability beyond each end of an interval
 
 
 def check_groups(names: Sequence[str], schema: Schema, owner: str) -> None:
-    """Check that groups are told apart by public categories (StudyError: by another column)."""
+    """Check that groups are defined by public categories or the owner (StudyError: by another column)."""
     known = [*(column.name for column in schema.columns if not column.numeric), owner]
     for name in names:
         if name not in known:
@@ -30,7 +30,7 @@ def check_groups(names: Sequence[str], schema: Schema, owner: str) -> None:
 def by_group(
     model: FederatedLearner, test: pd.DataFrame, schema: Schema, names: Sequence[str], owner: str
 ) -> dict[str, list[dict[str, Any]]]:
-    """Score a model on each group of held-out records, a personal learner by each client's own model.
+    """Score a model on each group of held-out records; a personal learner by each client's own model.
 
     Returns:
         for each column, for each of its values ``group``, ``held_out``, ``value`` (root mean squared
@@ -40,31 +40,31 @@ def by_group(
         return {}
     parts: list[tuple[str | None, pd.DataFrame]] = [(None, test)]
     if isinstance(model, PersonalLearner):
-        each = ((str(name), part) for name, part in test.groupby(owner, sort=False))
-        parts = [(name, part) for name, part in each if name in model.homes]
-    lost = pd.concat([losses(model, part, schema, client=name) for name, part in parts])
+        by_client = ((str(name), part) for name, part in test.groupby(owner, sort=False))
+        parts = [(name, part) for name, part in by_client if name in model.homes]
+    loss = pd.concat([losses(model, part, schema, client=name) for name, part in parts])
     return {
         name: [
             {"group": value, **interval(part.to_numpy())}
-            for value, part in lost.groupby(test.loc[lost.index, name].map(label))
+            for value, part in loss.groupby(test.loc[loss.index, name].map(label))
         ]
         for name in names
     }
 
 
-def interval(lost: np.ndarray) -> dict[str, Any]:
-    """A group's score with its interval: of truth values accuracy, of numbers their mean's root.
+def interval(loss: np.ndarray) -> dict[str, Any]:
+    """Return a group's score with its interval: accuracy of Booleans, root mean of squared errors.
 
     Accuracy by Clopper and Pearson (1934); a mean squared error by Student's t on its logarithm,
     which covers normal errors 92 times in 100 at 20 records, and 94 times at 40.
     """
-    number, mean = len(lost), float(lost.mean())
-    if lost.dtype == bool:
-        low, high = clopper_pearson(number - lost.sum(), number, TAIL)
+    number, mean = len(loss), float(loss.mean())
+    if loss.dtype == bool:
+        low, high = clopper_pearson(number - loss.sum(), number, TAIL)
         return {"held_out": number, "value": 1 - mean, "low": float(low), "high": float(high)}
-    told: dict[str, Any] = {"held_out": number, "value": mean**0.5, "low": None, "high": None}
+    result: dict[str, Any] = {"held_out": number, "value": mean**0.5, "low": None, "high": None}
     if number > 1:
-        width = stats.t.ppf(1 - TAIL, number - 1) * lost.std(ddof=1) / number**0.5
+        width = stats.t.ppf(1 - TAIL, number - 1) * loss.std(ddof=1) / number**0.5
         factor = float(np.exp(width / mean / 2)) if mean else 1.0
-        told |= {"low": told["value"] / factor, "high": told["value"] * factor}
-    return told
+        result |= {"low": result["value"] / factor, "high": result["value"] * factor}
+    return result

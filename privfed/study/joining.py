@@ -1,4 +1,4 @@
-"""A data owner joins a further study: with the same ledger, key and budget, after she has seen its price."""
+"""Joining of a further study by a data owner, with the same ledger, key and budget, after she has seen its price."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from privfed.study.private_evaluation import asks_evaluation, whole_plan
 
 @dataclass(frozen=True)
 class OneLedger(PersistentLedgers):
-    """One owner's ledger, wherever it lies; ``folder`` is told as its file."""
+    """One owner's ledger, at any path; ``folder`` is the ledger's file."""
 
     owner: str = ""
 
     def files(self) -> dict[str, Path]:
-        """The ledger, by its owner."""
+        """Return the ledger, by its owner."""
         return {self.owner: self.folder}
 
     def check_heads(self, owners: Iterable[str]) -> None:
-        """Verify the ledger, where it was."""
+        """Verify the ledger at its registered path."""
         registry = Registry(witness=self.witness)
         registry.check_place(self.folder)
         verified(self.folder, registry)
@@ -42,32 +42,32 @@ class OneLedger(PersistentLedgers):
 
 @dataclass(frozen=True)
 class Joining:
-    """A study as one owner sees it before she agrees to it."""
+    """A study's price and files for one owner, before she agrees."""
 
     owner: OwnerFile  #: of the further study, in a folder of its own inside hers
     deployment: Deployment
     price: Price  #: under her own budget, unit and accountant
-    left: Sequence[Balance]  #: what her ledger has spent or reserved for other studies
+    balances: Sequence[Balance]  #: what her ledger has spent or reserved for other studies
 
     @classmethod
     def of(cls, folder: Path, deployment: Deployment) -> Joining:
-        """Read an owner's folder, and price a study by her ledger.
+        """Read an owner's folder, and price a study under her ledger.
 
         Raises:
-            InputError: she is none of the study's clients, or has no ledger or budget yet.
-            BudgetError: less is left than the study would take.
+            InputError: she is no client of the study, or has no ledger or budget yet.
+            BudgetError: the study costs more than the remaining budget.
             PolicyError, StudyError, LedgerError: see :meth:`.PersistentLedgers.begin`.
         """
-        known, study = OwnerFile.from_toml(folder / "owner.toml"), deployment.study
-        if known.client not in deployment.clients:
+        existing, study = OwnerFile.from_toml(folder / "owner.toml"), deployment.study
+        if existing.client not in deployment.clients:
             clients = ", ".join(deployment.clients)
             raise InputError(
-                f"{known.client!r} is none of the study's clients, which are {clients}"
+                f"{existing.client!r} is none of the study's clients, which are {clients}"
             )
-        path = folder / known.ledger
+        path = folder / existing.ledger
         check_ledger(path)
         dry_run(study, deployment.schema, attacks=False, deployed=True)
-        ledger = OneLedger(path, known.witness or "", known.client)
+        ledger = OneLedger(path, existing.witness or "", existing.client)
         model, proposed = learner(study, deployment.choice), deployment.proposed
         if ledger.terms() is None or proposed.budget is None:
             raise InputError(
@@ -78,17 +78,17 @@ class Joining:
         if adopted.masked is not None:
             adopted.masked.check_unmasked(accountant_of(adopted), adopted.budget)
         cost = price(whole_plan(model, deployment.schema, adopted), deployment.schema, adopted)
-        ledger.begin(study, cost, deployment.schema, [known.client])
+        ledger.begin(study, cost, deployment.schema, [existing.client])
         name = re.sub(r"[^a-z0-9]+", "-", study.name.lower()).strip("-") or "study"
         owner = replace(
-            known,
-            data=_from_below(known.data),
+            existing,
+            data=_from_below(existing.data),
             schema="schema.toml",
             policy="policy.toml",
-            ledger=_from_below(known.ledger),
-            signing_key=known.signing_key and _from_below(known.signing_key),
-            witness=known.witness and _from_below(known.witness),
-            log=known.log and f"{name}.log",
+            ledger=_from_below(existing.ledger),
+            signing_key=existing.signing_key and _from_below(existing.signing_key),
+            witness=existing.witness and _from_below(existing.witness),
+            log=existing.log and f"{name}.log",
             metrics=None,
             test=study.data.test if asks_evaluation(adopted) else 0.0,
             sockets={"server": "server.sock"},
@@ -97,41 +97,41 @@ class Joining:
             agreed={"schema": schema_digest(deployment.schema)},
             folder=folder / name,
         )
-        return cls(owner, deployment, cost, ledger.balances(study, adopted, [known.client]))
+        return cls(owner, deployment, cost, ledger.balances(study, adopted, [existing.client]))
 
     def summary(self) -> str:
-        """What she is asked to agree to: kinds, noise, share, and who asks."""
+        """Format what she agrees to: kinds of queries, noise, share of the budget, and who asks."""
         study, policy = self.deployment.study, self.price.policy
         assert policy.budget is not None
-        share = percent_of(self.price.amount, accountant_of(policy).ceiling(policy.budget))
+        fraction = percent_of(self.price.amount, accountant_of(policy).ceiling(policy.budget))
         purpose = study.about.purpose
-        told = [
+        lines = [
             f"study {study.name!r} asks {self.owner.client}"
             + (f": {printable(purpose)}" if purpose else ""),
             f"asked by: whoever may use {self.owner.folder / self.owner.sockets['server']}",
-            *priced(self.price, self.left).splitlines(),
+            *priced(self.price, self.balances).splitlines(),
         ]
-        told.append(
-            f"reserved for it, once you agree: {share} of your budget; the unused part returns to it "
+        lines.append(
+            f"reserved for it, once you agree: {fraction} of your budget; the unused part returns to it "
             "when the study is sealed"
         )
-        return "\n".join(told)
+        return "\n".join(lines)
 
     def agree(self) -> OwnerFile:
-        """Write the study's files into a folder of its own, and reserve its share in her ledger."""
+        """Write the study's files into a new folder, and reserve its share in her ledger."""
         owner = self.owner
         with new_folder(owner.folder) as folder:
             self.deployment.schema.to_toml(folder / owner.schema)
             self.price.policy.to_toml(folder / owner.policy)
             *_, key = replace(owner, folder=folder).checked()
-            made = agreeing(replace(owner, folder=folder), self.price.policy)
+            agreed = agreeing(replace(owner, folder=folder), self.price.policy)
             with writable(folder / owner.ledger, key) as ledger:
                 ledger.reserve_share(
                     owner.study, self.price.amount, accountant_of(self.price.policy)
                 )
-        return replace(made, folder=owner.folder)
+        return replace(agreed, folder=owner.folder)
 
 
 def _from_below(path: str) -> str:
-    """A path of an owner's file, for one in a folder inside its own."""
+    """Return an owner file's relative path as seen from a subfolder."""
     return path if Path(path).is_absolute() or "://" in path else f"../{path}"

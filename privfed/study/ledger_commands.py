@@ -30,33 +30,33 @@ from privfed.study.price import percent_of
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file begins as SQLite's do."""
+    """Whether a file has SQLite's header."""
     with path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
 
 
 def check_ledger_file(path: Path) -> None:
-    """Check that a file is called a ledger or is a database (InputError: it is neither)."""
+    """Check that a file is named as a ledger or is a database (InputError: it is neither)."""
     if path.suffix != ".db" and not is_database(path):
         raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
 
 
 def check_ledger(path: Path) -> None:
-    """Check that there is a file, and that it is a ledger's (InputError: not)."""
+    """Check that a ledger's file exists (InputError: it does not, or is no ledger)."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such ledger; give a .db file")
     check_ledger_file(path)
 
 
-def is_plain(path: Path, policy: str | None = None) -> bool:
+def is_ledger_path(path: Path, policy: str | None = None) -> bool:
     """Whether a path is one ledger's file, or a folder of them instead of a study's output; InputError: of a policy."""
-    plain = path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
-    if plain and policy is not None:
+    has_ledgers = path.is_file() or (not (path / STUDY).is_file() and bool(files_in(path)))
+    if has_ledgers and policy is not None:
         raise InputError(
             f"--policy {policy}: {path} holds ledgers, which are of no single policy; leave it out, or give the "
             "--out of `privfed audit`"
         )
-    return plain
+    return has_ledgers
 
 
 def chosen(path: Path, client: str | None) -> dict[str, Path]:
@@ -73,11 +73,11 @@ def chosen(path: Path, client: str | None) -> dict[str, Path]:
 
 
 class LedgerAt(NamedTuple):
-    """One of the ledgers at a path, and all heads of it that were published there."""
+    """A ledger at a path, and its heads that were published there."""
 
     policy: str  #: in a study's output; empty elsewhere
     owner: str  #: by the file's name
-    path: Path | None  #: None where a ledger that answered before is gone
+    path: Path | None  #: None if a ledger that answered before is missing
     heads: list[Head]
 
     @property
@@ -88,31 +88,39 @@ class LedgerAt(NamedTuple):
 
 def ledgers_at(path: Path, policy: str | None, client: str | None) -> list[LedgerAt]:
     """Return the ledgers of an output or a plain folder, or the file itself; or InputError."""
-    if is_plain(path, policy):
+    if is_ledger_path(path, policy):
         if path.is_file() or client is not None:
             return [LedgerAt("", owner, file, []) for owner, file in chosen(path, client).items()]
-        return list(awaited(path, Registry()))
+        return list(expected_ledgers(path, Registry()))
     policies = Output.opened(path).policies
     if policy is not None and policy not in policies:
         raise InputError(unknown("policy", policy, policies))
-    there = [one for one in awaited(path, Registry(), policy) if one.path is not None]
-    owners = {one.owner for one in there}
+    present = [
+        entry for entry in expected_ledgers(path, Registry(), policy) if entry.path is not None
+    ]
+    owners = {entry.owner for entry in present}
     if client is not None and client not in owners:
         raise InputError(unknown("client", client, sorted(owners)))
-    return [one for one in there if client in (None, one.owner)]
+    return [entry for entry in present if client in (None, entry.owner)]
 
 
-def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iterator[LedgerAt]:
-    """Yield the ledgers that should be in a folder, gone or not."""
-    lasting = PersistentLedgers(folder.resolve())
-    gone = {
-        unquote(one.path.stem): one.head for one in registry.under(folder) if not one.path.is_file()
+def expected_ledgers(
+    folder: Path, registry: Registry, policy: str | None = None
+) -> Iterator[LedgerAt]:
+    """Yield the ledgers that a folder should have, including missing ones."""
+    ledgers = PersistentLedgers(folder.resolve())
+    lost = {
+        unquote(entry.path.stem): entry.head
+        for entry in registry.under(folder)
+        if not entry.path.is_file()
     }
-    if is_plain(folder) or (
-        not (folder / STUDY).is_file() and (gone or lasting.earlier_heads_file.is_file())
+    if is_ledger_path(folder) or (
+        not (folder / STUDY).is_file() and (lost or ledgers.earlier_heads_file.is_file())
     ):
-        files = {owner: path for owner, path in files_in(folder.resolve()).items() if _begun(path)}
-        heads = {**gone, **lasting.earlier_heads()}
+        files = {
+            owner: path for owner, path in files_in(folder.resolve()).items() if _has_rows(path)
+        }
+        heads = {**lost, **ledgers.earlier_heads()}
         for owner in dict.fromkeys([*files, *heads]):
             yield LedgerAt("", owner, files.get(owner), [heads[owner]] if owner in heads else [])
         return
@@ -123,31 +131,31 @@ def awaited(folder: Path, registry: Registry, policy: str | None = None) -> Iter
             yield LedgerAt(name, owner, files.get(owner), [seen[owner]] if owner in seen else [])
 
 
-def _begun(path: Path) -> bool:
-    """Whether a file holds rows; one that cannot be read may, and verifying it says why."""
+def _has_rows(path: Path) -> bool:
+    """Whether a file holds rows; also True if it cannot be read, which its verification reports."""
     try:
         return Ledger.begun(path)
     except LedgerError:
         return True
 
 
-def check_there(path: Path | None, heads: Sequence[Head]) -> Path:
-    """Check that a ledger that answered before has a file, and return it (LedgerError: it is gone)."""
+def check_exists(path: Path | None, heads: Sequence[Head]) -> Path:
+    """Return the file of a ledger that answered before (LedgerError: it is missing)."""
     if path is None:
         raise LedgerError(f"it answered before (head {heads[0]}), and there is no such file")
     return path
 
 
 def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[str, Policy]]:
-    """One ledger's owner, and each study's policy with another budget, which it could adopt; nothing is written.
+    """Return a ledger's owner, and each study's policy with another budget; nothing is written.
 
-    PolicyError: more was spent or reserved than that budget. LedgerError: see :func:`writable`.
+    PolicyError: more than that budget was spent or reserved. LedgerError: see :func:`writable`.
     """
     with opened(path), writable(path) as ledger:
         changed = {}
         for study, policy in ledger.policies().items():
-            own = delta if delta is not None else (policy.budget.delta if policy.budget else 0)
-            changed[study] = replace(policy, budget=Budget.of(epsilon, own))
+            value = delta if delta is not None else (policy.budget.delta if policy.budget else 0)
+            changed[study] = replace(policy, budget=Budget.of(epsilon, value))
             ledger.has_in_force(changed[study], study, amend=True)
         if not changed:
             raise InputError(
@@ -157,48 +165,48 @@ def amendments(path: Path, epsilon: str, delta: str | None) -> tuple[str, dict[s
 
 
 def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[str]:
-    """Set the budget of all studies in some ledgers, or of none; yield what holds now of each."""
-    found = {path: amendments(path, epsilon, delta) for path in paths}
-    for path, (dataset, policies) in found.items():
-        with writable(path) as one:
+    """Set the budget of all studies in several ledgers, all or none; yield a line for each."""
+    changes = {path: amendments(path, epsilon, delta) for path in paths}
+    for path, (dataset, policies) in changes.items():
+        with writable(path) as ledger:
             for study, policy in policies.items():
-                one.adopt(policy, study, amend=True)
+                ledger.adopt(policy, study, amend=True)
         budget = policy.budget
         assert budget is not None
-        told = f"epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)}"
-        yield f"{dataset}: {told} is in force from now on, recorded as an amendment"
+        text = f"epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)}"
+        yield f"{dataset}: {text} is in force from now on, recorded as an amendment"
 
 
 @contextmanager
 def writable(path: Path, key: bytes | None = None) -> Iterator[Ledger]:
-    """Open a verified ledger to write into it, by its owner's decision; ``key`` signs it now.
+    """Open a verified ledger for writing, by its owner's decision; ``key`` signs it now.
 
-    LedgerError: it is a copy, which would say something else than the ledger itself, or does not verify.
+    LedgerError: it is a copy, whose chain would fork from the ledger's, or does not verify.
     """
     check_ledger(path)
     registry = Registry()
-    told = verified(path, registry)
-    if told.copy_of is not None:
+    state = verified(path, registry)
+    if state.copy_of is not None:
         raise LedgerError(
-            f"ledger {path}: is a copy of {told.copy_of}, which is still there, and a copy is never written; "
+            f"ledger {path}: is a copy of {state.copy_of}, which is still there, and a copy is never written; "
             "give that one's path"
         )
-    dataset = told.dataset
-    lasting = None if registry.at(path) is None else registry
-    with closing(Ledger(path, dataset, key=key, registry=lasting)) as ledger:
+    dataset = state.dataset
+    remembered = None if registry.at(path) is None else registry
+    with closing(Ledger(path, dataset, key=key, registry=remembered)) as ledger:
         yield ledger
 
 
 @contextmanager
 def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
-    """Open a ledger's file to read it, once it is verified against all heads known of it."""
+    """Verify a ledger's file against all its known heads, and open it for reading."""
     check_ledger_file(path)
-    told = verified(path, Registry(), heads)
-    if told.copy_of is not None:
+    state = verified(path, Registry(), heads)
+    if state.copy_of is not None:
         warnings.warn(
-            f"{path} is a copy of {told.copy_of}, which holds what is spent", Note, stacklevel=3
+            f"{path} is a copy of {state.copy_of}, which holds what is spent", Note, stacklevel=3
         )
-    elif not told.known:
+    elif not state.known:
         warnings.warn(f"{path}: {UNKNOWN}", Note, stacklevel=3)
     with closing(Ledger.read(path)) as ledger:
         yield ledger
@@ -207,70 +215,70 @@ def opened(path: Path, heads: Iterable[Head] = ()) -> Iterator[Ledger]:
 UNKNOWN = "no head of it is known here, so an older copy would not be noticed"
 
 
-def intact(told: Verified) -> str:
-    """Return what verifying a ledger found, in words."""
-    known = "" if told.known else f", and {UNKNOWN}"
-    if told.copy_of is not None:
-        known = f", a copy of {told.copy_of}, which holds what is spent"
+def intact(state: Verified) -> str:
+    """Format the result of verifying a ledger."""
+    known = "" if state.known else f", and {UNKNOWN}"
+    if state.copy_of is not None:
+        known = f", a copy of {state.copy_of}, which holds what is spent"
     keys = "".join(
-        f"; at row {row} a key was replaced without its signature" for row in told.unvouched
+        f"; at row {row} a key was replaced without its signature" for row in state.unvouched
     )
-    shut = "" if told.secret_fault is None else f"; but no gate opens it: {told.secret_fault}"
-    return f"{number_of(told.head.seq, 'row')}, head {told.head}{known}{keys}{shut}"
+    refusal = "" if state.secret_fault is None else f"; but no gate opens it: {state.secret_fault}"
+    return f"{number_of(state.head.seq, 'row')}, head {state.head}{known}{keys}{refusal}"
 
 
 def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     """Format what is spent, reserved and remaining, one line per value of an aspect."""
     owner = f"{ledger.dataset}: " if named else ""
     lines = ledger.budget(by)
-    known = None if lines[0].unprotected else currency(ledger)
-    shares = {} if known is None else dict(_shares(ledger, *known))
-    told = [] if by == "study" else list(shares.values())
+    in_force = None if lines[0].unprotected else currency(ledger)
+    by_study = {} if in_force is None else dict(_study_shares(ledger, *in_force))
+    rows = [] if by == "study" else list(by_study.values())
     for line in lines:
         taken = share_of(ledger, line) if line.by not in ("all", "study") else ""
-        told.append(_row(line, shares.pop(line.name, "") if line.share else "", taken))
-    told += shares.values() if by == "study" else ()  # what charged nothing yet
-    rest = left(ledger)
-    told += filter(None, [rest and f"remaining: {rest}", not_installed(ledger), closed(ledger)])
-    return "\n".join(owner + line for line in told)
+        rows.append(_format_line(line, by_study.pop(line.name, "") if line.share else "", taken))
+    rows += by_study.values() if by == "study" else ()  # what charged nothing yet
+    rest = remaining_text(ledger)
+    rows += filter(None, [rest and f"remaining: {rest}", not_installed(ledger), closed(ledger)])
+    return "\n".join(owner + line for line in rows)
 
 
 def share_of(ledger: Ledger, line: Line) -> str:
-    """Format the fraction of the budget that a line's charges take in the accountant's currency; or nothing."""
-    known = None if line.unprotected else currency(ledger)
+    """Format a line's fraction of the budget in the accountant's currency; empty if there is none."""
+    in_force = None if line.unprotected else currency(ledger)
     total = plus(line.spent, line.reserved)
-    return "" if known is None else percent_of(total, known[2])
+    return "" if in_force is None else percent_of(total, in_force[2])
 
 
-def left(ledger: Ledger) -> str:
-    """Format what neither studies have reserved nor charges have spent of a budget; or nothing."""
-    whole = ledger.budget()[0]
-    known = None if whole.unprotected else currency(ledger)
-    if known is None:
+def remaining_text(ledger: Ledger) -> str:
+    """Format the budget that is neither reserved nor spent; empty if there is none."""
+    total = ledger.budget()[0]
+    in_force = None if total.unprotected else currency(ledger)
+    if in_force is None:
         return ""
-    accountant, budget, ceiling = known
+    accountant, budget, ceiling = in_force
     taken = ledger.taken(accountant)
     room = accountant.left(taken, budget)
     if not room:
         return "nothing"
-    share = percent_of(taken, ceiling, rest=True)
-    return f"{share} of the budget, room for a study of epsilon {shown_down(room)}{at_delta(budget.delta)}"
+    fraction = percent_of(taken, ceiling, rest=True)
+    return f"{fraction} of the budget, room for a study of epsilon {shown_down(room)}{at_delta(budget.delta)}"
 
 
 def closed(ledger: Ledger) -> str:
-    """Say that a protected query failed, which the owner's shelf beside her ledger remembers; or nothing."""
+    """Report that a protected query failed, as recorded in the owner's local store; empty if none did."""
     with closing(LocalStore.beside(ledger.path, ledger.dataset)) as shelf:
-        ever, faults = shelf.faults_ever, shelf.faults
-    if not ever:
+        failures, faults = shelf.faults_ever, shelf.faults
+    if not failures:
         return ""
-    kinds = ", ".join(f"{kind} {count}" for kind, count in ever.items())
-    told = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what the failure revealed"
-    mended = f"; the gate is closed: once its cause is mended, privfed ledger reopen {ledger.path}"
-    return told + mended * bool(faults)
+    kinds = ", ".join(f"{kind} {count}" for kind, count in failures.items())
+    message = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what the failure revealed"
+    remedy = f"; the gate is closed: once its cause is mended, privfed ledger reopen {ledger.path}"
+    return message + remedy * bool(faults)
 
 
 def reopen(path: Path) -> str:
-    """Let a gate answer again that closed after a protected query failed; say what happened."""
+    """Reopen a gate that closed after a protected query failed; return a line that reports it."""
     with opened(path) as ledger:
         dataset = ledger.dataset
     with closing(LocalStore.beside(path, dataset)) as shelf:
@@ -281,23 +289,23 @@ def reopen(path: Path) -> str:
 
 
 def sealed(path: Path, study: str) -> str:
-    """Seal a study in one ledger, for ever; InputError: the ledger knows no such study."""
+    """Seal a study in one ledger, permanently (InputError: the ledger has no such study)."""
     with opened(path) as ledger:
-        dataset, known, studies = ledger.dataset, ledger.study_blocks(), ledger.policies()
-    if study not in known and study in studies:
+        dataset, blocks, studies = ledger.dataset, ledger.study_blocks(), ledger.policies()
+    if study not in blocks and study in studies:
         raise InputError(
             f"{dataset}: study {study!r} reserved no share of the budget; nothing to give back"
         )
-    if study not in known:
-        raise InputError(unknown("study", study, dict.fromkeys([*studies, *known])))
-    if known[study].sealed:
+    if study not in blocks:
+        raise InputError(unknown("study", study, dict.fromkeys([*studies, *blocks])))
+    if blocks[study].sealed:
         return f"{dataset}: study {study} was sealed already"
-    with writable(path) as one:
-        one.seal_study(study)
+    with writable(path) as writer:
+        writer.seal_study(study)
     return f"{dataset}: study {study} is sealed; the unused part of its share is returned to the budget"
 
 
-#: Why a budget statement is in shares.
+#: Explains why a budget statement is in shares.
 WHY_SHARES = (
     "shares are of the budget's rho, which adds up over studies. Epsilon does not: "
     "it grows about as the square root of rho. At delta 1e-05, for example, a budget of epsilon 8 minus a study of 6 "
@@ -306,7 +314,7 @@ WHY_SHARES = (
 
 
 def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
-    """The accountant of a ledger with a budget in force, the budget, and its ceiling; none if it is not installed."""
+    """Return the accountant, budget and ceiling in force; None without a budget, or if the accountant is not installed."""
     terms = ledger.terms or {}
     accountant = installed_accountant(terms.get("accountant"))
     if accountant is None or terms.get("budget") is None:
@@ -316,91 +324,91 @@ def currency(ledger: Ledger) -> tuple[Accountant, Budget, Amount] | None:
 
 
 def not_installed(ledger: Ledger) -> str:
-    """Say that what charges add up to cannot be told here, for want of the accountant's package; or nothing."""
+    """Report that charges cannot be composed because the accountant is not installed; empty if it is."""
     name = (ledger.terms or {}).get("accountant")
     if name is None or installed_accountant(name) is not None:
         return ""
     return f"accountant {name!r} is not installed here, and only it can state what its sums prove: install its package"
 
 
-def _shares(
+def _study_shares(
     ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount
 ) -> Iterator[tuple[str, str]]:
-    """Yield each study with its share: of the budget in its own currency, and as its guarantee for ever."""
+    """Yield each study with its share, as a fraction of the budget and as its permanent guarantee."""
     for block in ledger.study_blocks().values():
         epsilon, delta = accountant.guarantee(block.share, budget.delta)
         state = "sealed, charged" if block.sealed else "charged so far"
-        told = (
+        text = (
             f"study {block.study}: a share of {percent_of(block.share, ceiling)}, {state} "
             f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
             f"{at_delta(delta)} given all that came before it, whatever comes after"
         )
-        yield block.study, told
+        yield block.study, text
 
 
 def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -> tuple[str, bool]:
-    """Say whether the noise of a ledger's releases was of the laws that were charged.
+    """Test whether the noise of a ledger's releases followed the laws that were charged.
 
-    It reads the sums that the owner's gate kept beside the file; ``ledgers`` are tested together, and ``heads`` are
-    known of this one.
+    Reads the sums that the owner's gate keeps in the ledger's folder. ``ledgers`` is the number tested together;
+    ``heads`` are known heads of this one.
 
     Returns:
-        one line for the owner alone, and whether the noise is convicted.
+        one line for the owner only, and whether a test rejects the noise.
     """
     with opened(path, heads) as ledger:
-        owner, whole = ledger.dataset, ledger.budget()[0]
-    sums = beside(path, ENDING)
-    if not sums.is_file() and whole.releases > whole.unprotected:
-        why = f"{sums.name} is not beside it: the sums of noise stay with the owner's own ledger"
+        owner, total = ledger.dataset, ledger.budget()[0]
+    tally = beside(path, ENDING)
+    if not tally.is_file() and total.releases > total.unprotected:
+        why = f"{tally.name} is not beside it: the sums of noise stay with the owner's own ledger"
         return f"{name}: NOT LOOKED, {why}", False
     findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
     if not findings:
         return f"{name}: NOT LOOKED, its gate watched no noise", False
-    (found,) = findings
-    cells, detail = found.detail["cells"], found.detail
-    unread = f"; {found.partial}" if found.partial else ""
-    if found.severity == "breach":
+    (finding,) = findings
+    cells, detail = finding.detail["cells"], finding.detail
+    partial = f"; {finding.partial}" if finding.partial else ""
+    if finding.severity == "breach":
         by = ", ".join(detail["convicted"])
-        told = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
+        verdict = f"CONVICTED by {by} (p {detail['least p']:.2g}, level {detail['level']:.2g})"
     elif cells:
-        told = (
-            f"none of {int(found.of or 0)} tests convicts it; they would find Gaussian noise too narrow by a factor of "
+        verdict = (
+            f"none of {int(finding.of or 0)} tests convicts it; they would find Gaussian noise too narrow by a factor of "
             f"{detail['narrower gaussian found with chance .8']:.3g}, or Laplace noise by "
             f"{detail['narrower laplace found with chance .8']:.3g}, with probability .8"
         )
     else:
-        told = "NOT LOOKED"
+        verdict = "NOT LOOKED"
     return (
-        f"{name}: {number_of(cells, 'cell')} of noise; {told}{unread}",
-        found.severity == "breach",
+        f"{name}: {number_of(cells, 'cell')} of noise; {verdict}{partial}",
+        finding.severity == "breach",
     )
 
 
-def _rests(line: Line) -> bool:
-    """Whether what is proven so far is the whole budget or more, and something is left of it all the same."""
-    whole, left = line.budget, line.remaining
-    if whole is None or left is None or line.epsilon is None:
+def _is_loose(line: Line) -> bool:
+    """Whether the proven bound reaches the budget although over 1 % of the budget remains."""
+    budget, remaining = line.budget, line.remaining
+    if budget is None or remaining is None or line.epsilon is None:
         return False
-    return line.epsilon >= whole.epsilon and left > whole.epsilon / 100
+    return line.epsilon >= budget.epsilon and remaining > budget.epsilon / 100
 
 
-def _row(line: Line, share: str = "", taken: str = "") -> str:
-    """Format one line of a budget statement; of a study with a share, after the share in words.
+def _format_line(line: Line, share: str = "", taken: str = "") -> str:
+    """Format one line of a budget statement; a study's share, if any, comes first.
 
     ``taken`` is the line's fraction of the budget.
     """
-    named = printable(f"{line.by} {line.name}".strip())
+    label = printable(f"{line.by} {line.name}".strip())
     if line.unprotected:
-        return f"{named}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
-    named_parts = line.components or [f"amount {n}" for n, _ in enumerate(line.spent, 1)]
-    pairs = list(zip(named_parts, line.spent, line.reserved, strict=False))
+        return f"{label}: NO FINITE GUARANTEE, {line.unprotected} of {line.releases} unprotected"
+    names = line.components or [f"amount {n}" for n, _ in enumerate(line.spent, 1)]
+    pairs = list(zip(names, line.spent, line.reserved, strict=False))
     # no delta where none is spent
-    pairs = pairs[:1] + [each for each in pairs[1:] if any(each[1:])]
+    pairs = pairs[:1] + [pair for pair in pairs[1:] if any(pair[1:])]
     parts = [number_of(line.releases, "charge")]
     parts += [f"{name} {shown(s)} spent + {shown(r)} reserved" for name, s, r in pairs]
     parts += [f"{taken} of the budget"] if taken else []
     if line.epsilon is not None and not share:
-        proven = " (a loose bound: it holds wherever a study stops)" if _rests(line) else ""
+        proven = " (a loose bound: it holds wherever a study stops)" if _is_loose(line) else ""
         parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
@@ -410,4 +418,4 @@ def _row(line: Line, share: str = "", taken: str = "") -> str:
         parts.append(line.basis_in_words)
     if not line.secure:
         parts.append("TEST NOISE, which protects nobody")
-    return (share or named) + ("; " if share else ": ") + "; ".join(parts)
+    return (share or label) + ("; " if share else ": ") + "; ".join(parts)

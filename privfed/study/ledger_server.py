@@ -1,7 +1,7 @@
-"""A read-only page of ledgers for their owners' officer: of this machine alone, to whoever has the address.
+"""Read-only pages of ledgers for the owners' officer, on this machine only, for everyone with the address.
 
-It answers GET from the loopback interface under a path that starts with a token, runs no script, writes
-nothing, and verifies every ledger anew each time it is looked at.
+The server answers GET on the loopback interface under a path that starts with a token, runs no script, writes
+nothing, and verifies the ledgers at each request.
 """
 
 import hmac
@@ -26,7 +26,7 @@ class LedgerServer(LoopbackServer):
     """Serves the pages of ledgers on a port of the loopback interface until it is closed.
 
     Args:
-        folders: of ledgers that last, studies' outputs, or single ledgers' files.
+        folders: folders of persistent ledgers, studies' outputs, or ledgers' files.
         port: 0 takes a free one.
         witness: see :class:`.Registry`.
 
@@ -34,7 +34,7 @@ class LedgerServer(LoopbackServer):
         InputError: a folder holds no ledgers, or the port is taken.
     """
 
-    #: Nothing may be kept, framed, run or loaded, nor may a link tell the token.
+    #: Pages are not stored or framed, load and run nothing, and links do not reveal the token.
     headers: ClassVar[Mapping[str, str]] = {
         **LoopbackServer.headers,
         "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
@@ -47,49 +47,49 @@ class LedgerServer(LoopbackServer):
         self.folders, self.registry = tuple(folders), Registry(witness=witness)
         self.registry.check_witness()
         self.token = secrets.token_urlsafe(24)
-        for _ in self._files():  # said now, not by the first page
+        for _ in self._files():  # raises errors now, not at the first request
             pass
         super().__init__(port)
 
     @property
     def url(self) -> str:
-        """The address, which holds the token."""
+        """The address, including the token."""
         return f"http://{HOST}:{self.port}/{self.token}/"
 
     def answer(self, path: str) -> HttpResponse:
-        """A page, or none."""
+        """Return a page, or status 404."""
         text = self.page(path)
         return NOT_FOUND if text is None else HttpResponse(200, text, "text/html")
 
     def page(self, path: str) -> str | None:
-        """The page at a path of an address, or None: without the token there is none."""
+        """Return the page at a URL's path; None if there is none, or the token is wrong."""
         parts = urlsplit(path)
-        token, _, place = parts.path.removeprefix("/").partition("/")
+        token, _, address = parts.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             return None
         files = list(self._files())
-        if not place:
-            return ledgers_page([self._view(*each, len(files)) for each in files])
-        for each in files:
-            if place == _place(*each[:2]):
+        if not address:
+            return ledgers_page([self._view(*file, len(files)) for file in files])
+        for file in files:
+            if address == _page_path(*file[:2]):
                 words = parse_qs(parts.query).get("words", [""])[0]
-                return ledger_page(self._view(*each, len(files), words))
+                return ledger_page(self._view(*file, len(files), words))
         return None
 
     def _files(self) -> Iterator[tuple[int, str, Path | None, list[Head]]]:
-        """Each ledger once, with all heads of it: outputs name those that last in a folder, too."""
-        found: dict[object, tuple[int, str, Path | None, list[Head]]] = {}
+        """Yield each ledger once, with all its heads; outputs refer to persistent ledgers, too."""
+        merged: dict[object, tuple[int, str, Path | None, list[Head]]] = {}
         for number, folder in enumerate(self.folders):
             if folder.is_file():
                 ledger_commands.check_ledger_file(folder)
                 ledgers = [ledger_commands.LedgerAt("", unquote(folder.stem), folder, [])]
             else:
-                ledgers = list(ledger_commands.awaited(folder, self.registry))
-            for each in ledgers:
-                one = each.path.resolve() if each.path else (number, each.name)
-                known = found.setdefault(one, (number, each.name, each.path, []))
-                known[3].extend(each.heads)
-        yield from found.values()
+                ledgers = list(ledger_commands.expected_ledgers(folder, self.registry))
+            for ledger in ledgers:
+                key = ledger.path.resolve() if ledger.path else (number, ledger.name)
+                entry = merged.setdefault(key, (number, ledger.name, ledger.path, []))
+                entry[3].extend(ledger.heads)
+        yield from merged.values()
 
     def _view(
         self,
@@ -100,16 +100,16 @@ class LedgerServer(LoopbackServer):
         ledgers: int,
         words: str | None = None,
     ) -> LedgerView:
-        place, folder = _place(number, name), self.folders[number]
+        address, folder = _page_path(number, name), self.folders[number]
         try:
-            path = ledger_commands.check_there(path, heads)
-            told = verified(path, self.registry, heads)
+            path = ledger_commands.check_exists(path, heads)
+            state = verified(path, self.registry, heads)
             noise, convicted = ledger_commands.noise("", path, ledgers, heads)
             with closing(Ledger.read(path)) as ledger:
                 view = LedgerView(
-                    *(name, place, folder),
-                    intact=ledger_commands.intact(told),
-                    left=ledger_commands.left(ledger),
+                    *(name, address, folder),
+                    intact=ledger_commands.intact(state),
+                    left=ledger_commands.remaining_text(ledger),
                     failed=ledger_commands.closed(ledger),
                     sentences=tuple(ledger_commands.budget(ledger, None).split("\n")),
                     noise=noise.removeprefix(": "),
@@ -117,9 +117,9 @@ class LedgerServer(LoopbackServer):
                 )
                 return view.read(ledger, words)
         except LedgerError as error:
-            return LedgerView(name, place, folder, broken=str(error))
+            return LedgerView(name, address, folder, broken=str(error))
 
 
-def _place(number: int, name: str) -> str:
-    """Where a ledger's own page is, below the token."""
+def _page_path(number: int, name: str) -> str:
+    """Return the path of a ledger's page, after the token."""
     return f"{number}/{quote(name, safe='')}"

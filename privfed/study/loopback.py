@@ -1,4 +1,4 @@
-"""Text over HTTP, to whoever is on this machine and names it by its own name."""
+"""A text server over HTTP for this machine only."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ HOST = "127.0.0.1"
 
 
 class HttpResponse(NamedTuple):
-    """What a GET is answered with."""
+    """The response to a GET request."""
 
-    status: int  #: of HTTP
+    status: int  #: HTTP status
     text: str
-    kind: str = "text/plain"  #: its media type
+    kind: str = "text/plain"  #: media type
 
 
 class LoopbackServer(ABC):
@@ -25,7 +25,7 @@ class LoopbackServer(ABC):
     InputError: the port is taken.
     """
 
-    #: Besides its type and length, what every answer says.
+    #: Headers of every response besides its type and length.
     headers: ClassVar[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
     def __init__(self, port: int = 0) -> None:
@@ -37,15 +37,15 @@ class LoopbackServer(ABC):
 
     @abstractmethod
     def answer(self, path: str) -> HttpResponse:
-        """The answer to GET of a path."""
+        """Return the response to GET of a path."""
 
     @property
     def port(self) -> int:
-        """The port that it answers on."""
+        """The port of the server."""
         return int(self._http.server_address[1])
 
     def serve(self) -> None:
-        """Answer until :meth:`close`, called in another thread."""
+        """Answer requests until :meth:`close` is called in another thread."""
         self._http.serve_forever(poll_interval=0.1)
 
     def close(self) -> None:
@@ -63,10 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*arguments)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
-        """Answer; a page elsewhere whose name leads here is told nothing."""
-        here = [f"{name}:{self.pages.port}" for name in (HOST, "localhost")]
-        asked_here = self.headers.get("Host") in here
-        status, text, kind = self.pages.answer(self.path) if asked_here else NOT_FOUND
+        """Answer a request; one with another Host (DNS rebinding) gets status 404."""
+        hosts = [f"{name}:{self.pages.port}" for name in (HOST, "localhost")]
+        is_local = self.headers.get("Host") in hosts
+        status, text, kind = self.pages.answer(self.path) if is_local else NOT_FOUND
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")

@@ -17,7 +17,7 @@ from privfed.tables.schema import Column, Schema
 
 Better = Literal["lower", "higher"]
 
-#: Every score beside the headline, and which way it is better.
+#: Every score except the headline, and whether lower or higher is better.
 SCORES: Mapping[str, Better] = {
     "area under the curve": "higher",
     "log loss": "lower",
@@ -25,11 +25,11 @@ SCORES: Mapping[str, Better] = {
     "mean absolute error": "lower",
     "R squared": "higher",
 }
-#: Probabilities are taken for at least this in a log loss, so that one is finite.
+#: Minimum probability in a log loss, so that it is finite.
 LEAST = float(np.finfo(float).eps)
-#: Fraction of the target's variance beyond a model's limits from which scores within them are told apart.
+#: Minimum fraction of the target's variance beyond a model's limits for separate scores within and beyond.
 MUCH = 0.1
-#: What is said of several runs.
+#: Note on metrics of several runs.
 NOTE = (
     "a simulation: every run drew fresh noise and secrets and had ledgers of its own, of which only the first "
     "run's are kept; on real data, each run would be charged"
@@ -44,10 +44,10 @@ def measure(
     *,
     client: str | None = None,
 ) -> dict[str, Any]:
-    """Score a fitted model on held-out records, beside the constant baseline.
+    """Score a fitted model and the constant baseline on held-out records.
 
     The baseline is the training records' mean, most frequent class, or class frequencies. ``client``
-    names whose personal model is scored; None for the shared one.
+    selects a personal model; None the shared one.
 
     Returns:
         ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
@@ -57,18 +57,20 @@ def measure(
     target = schema.target
     if target is None:
         return {"held_out": len(test)}
-    x = test[list(schema.names)]
-    predicted = _predicted(model, x, client)
-    known, wanted = targets(train, target), targets(test, target)
+    X = test[list(schema.names)]
+    predicted = _predict(model, X, client)
+    y_train, y_true = targets(train, target), targets(test, target)
     column = _classes_of(model, target)
     if column is None:
-        scored = _numbers(predicted, known, wanted)
+        scored = _measure_regression(predicted, y_train, y_true)
         if isinstance(model, FederatedRegressor):
-            scored |= beyond(predicted, known, wanted, model.prediction_limits_)
+            scored |= beyond(predicted, y_train, y_true, model.prediction_limits_)
     else:
-        chances = chances_of(model, x, client)
-        classes = known.round().astype(int), wanted.round().astype(int)
-        scored = _classes(_codes(predicted, column), chances, *classes, len(column.categories))
+        proba = probabilities_of(model, X, client)
+        classes = y_train.round().astype(int), y_true.round().astype(int)
+        scored = _measure_classes(
+            _codes(predicted, column), proba, *classes, len(column.categories)
+        )
     better = {name: SCORES[name] for name in scored["scores"]}
     return {**scored, "score_better": better, "held_out": len(test)}
 
@@ -79,23 +81,23 @@ def losses(
     """Return each held-out record's squared error, or whether its class was missed, by ``test``'s index."""
     target = schema.target
     assert target is not None
-    predicted = _predicted(model, test[list(schema.names)], client)
-    wanted, column = targets(test, target), _classes_of(model, target)
+    predicted = _predict(model, test[list(schema.names)], client)
+    y_true, column = targets(test, target), _classes_of(model, target)
     if column is None:
-        return pd.Series((predicted - wanted) ** 2, test.index)
-    return pd.Series(_codes(predicted, column) != wanted.round(), test.index)
+        return pd.Series((predicted - y_true) ** 2, test.index)
+    return pd.Series(_codes(predicted, column) != y_true.round(), test.index)
 
 
-def _predicted(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray:
-    """One prediction for each row (PluginError: the model gives something else)."""
-    predicted = np.asarray(model.predict(x, client=client))
-    if predicted.shape != (len(x),) or pd.isna(predicted).any():
+def _predict(model: FederatedLearner, X: pd.DataFrame, client: str | None) -> np.ndarray:
+    """Return one prediction per row (PluginError: another shape, or missing values)."""
+    predicted = np.asarray(model.predict(X, client=client))
+    if predicted.shape != (len(X),) or pd.isna(predicted).any():
         raise PluginError(f"{type(model).__name__}: predict gives no value for each row")
     return predicted
 
 
 def _classes_of(model: FederatedLearner, target: Column) -> Column | None:
-    """The classes that a model predicts, also of a number in [0, 1]; None if it predicts numbers."""
+    """Return the classes that a model predicts, also of a 0/1 number; None if it predicts numbers."""
     if not target.numeric:
         return target
     if isinstance(model, ClassifierMixin):
@@ -106,7 +108,7 @@ def _classes_of(model: FederatedLearner, target: Column) -> Column | None:
 def measure_own(
     model: PersonalLearner, train: pd.DataFrame, test: pd.DataFrame, schema: Schema, owner: str
 ) -> dict[str, Any]:
-    """Score each client's personal model, loaded before, on its held-out records.
+    """Score each client's personal model, loaded beforehand, on its held-out records.
 
     Returns:
         as :func:`measure`, as means over clients weighted by held-out records, with per-client baselines;
@@ -121,33 +123,37 @@ def measure_own(
     parts = {name: part for name, part in parts.items() if name in model.homes}
     if not parts:
         raise NobodyAnswered("no client keeps a model of its own to be scored by")
-    each = {
+    results = {
         name: measure(model, train[train[owner].astype(str) == name], part, schema, client=name)
         for name, part in parts.items()
     }
     sizes = [len(part) for part in parts.values()]
-    first = next(iter(each.values()))
+    first = next(iter(results.values()))
     if "value" not in first:
         return {"held_out": sum(sizes)}
 
-    def mean(figures: list[float]) -> float:
-        return float(np.average(figures, weights=sizes))
+    def mean(values: list[float]) -> float:
+        return float(np.average(values, weights=sizes))
 
     names = [
-        name for name in first["scores"] if all(name in one["scores"] for one in each.values())
+        name
+        for name in first["scores"]
+        if all(name in result["scores"] for result in results.values())
     ]
-    told = ("value", "baseline", "held_out")
+    keys = ("value", "baseline", "held_out")
     return {
         **first,
-        **{key: mean([one[key] for one in each.values()]) for key in ("value", "baseline")},
         **{
-            key: {name: mean([one[key][name] for one in each.values()]) for name in names}
+            key: mean([result[key] for result in results.values()]) for key in ("value", "baseline")
+        },
+        **{
+            key: {name: mean([result[key][name] for result in results.values()]) for name in names}
             for key in ("scores", "constants")
         },
         "held_out": sum(sizes),
         "personal": {
             "note": "each client's held-out records, predicted by its own model, which never left it",
-            "clients": {name: {key: found[key] for key in told} for name, found in each.items()},
+            "clients": {name: {key: score[key] for key in keys} for name, score in results.items()},
             "without": without,
         },
     }
@@ -158,105 +164,109 @@ def targets(frame: pd.DataFrame, target: Column) -> np.ndarray:
     return Records.from_frame(frame, Schema((target,))).x[:, 0]
 
 
-def _numbers(predicted: np.ndarray, known: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
-    constant = np.full(len(wanted), known.mean())
+def _measure_regression(
+    predicted: np.ndarray, y_train: np.ndarray, y_true: np.ndarray
+) -> dict[str, Any]:
+    constant = np.full(len(y_true), y_train.mean())
     return {
         "measure": "root mean squared error",
         "better": "lower",
-        "value": float(metrics.root_mean_squared_error(wanted, predicted)),
-        "baseline": float(metrics.root_mean_squared_error(wanted, constant)),
-        "scores": _of_numbers(predicted, wanted),
-        "constants": _of_numbers(constant, wanted),
+        "value": float(metrics.root_mean_squared_error(y_true, predicted)),
+        "baseline": float(metrics.root_mean_squared_error(y_true, constant)),
+        "scores": _regression_scores(predicted, y_true),
+        "constants": _regression_scores(constant, y_true),
     }
 
 
 def beyond(
-    predicted: np.ndarray, known: np.ndarray, wanted: np.ndarray, limits: tuple[float, float]
+    predicted: np.ndarray, y_train: np.ndarray, y_true: np.ndarray, limits: tuple[float, float]
 ) -> dict[str, Any]:
-    """Score apart what lies within a model's limits and beyond them, where much of the variance does.
+    """Score separately within and beyond a model's limits, if at least :data:`MUCH` of the variance is beyond.
 
     Returns:
-        nothing, or ``beyond``: ``limits``, the fractions of ``records`` and of the target's ``variance`` beyond
-        them, the root mean squared error ``outside``, and ``inside`` with the ``constant``'s there and ``r2``.
+        empty, or ``beyond``: ``limits``, the fractions of ``records`` and of the target's ``variance`` beyond
+        them, the root mean squared errors ``outside`` and ``inside``, and inside the ``constant``'s, and ``r2``.
     """
     low, high = limits
-    inside = (wanted >= low) & (wanted <= high)
-    trained = known[(known >= low) & (known <= high)]
-    squares = (wanted - wanted.mean()) ** 2
-    share = float(squares[~inside].sum() / max(float(squares.sum()), 1e-300))
-    if share < MUCH or inside.sum() < 2 or not len(trained):
+    inside = (y_true >= low) & (y_true <= high)
+    trained = y_train[(y_train >= low) & (y_train <= high)]
+    squares = (y_true - y_true.mean()) ** 2
+    fraction = float(squares[~inside].sum() / max(float(squares.sum()), 1e-300))
+    if fraction < MUCH or inside.sum() < 2 or not len(trained):
         return {}
-    within, told = wanted[inside], predicted[inside]
+    within, predictions = y_true[inside], predicted[inside]
     constant = np.full(len(within), trained.mean())
     return {
         "beyond": {
             "limits": [low, high],
             "records": float(1 - inside.mean()),
-            "variance": share,
-            "outside": float(metrics.root_mean_squared_error(wanted[~inside], predicted[~inside])),
-            "inside": float(metrics.root_mean_squared_error(within, told)),
+            "variance": fraction,
+            "outside": float(metrics.root_mean_squared_error(y_true[~inside], predicted[~inside])),
+            "inside": float(metrics.root_mean_squared_error(within, predictions)),
             "constant": float(metrics.root_mean_squared_error(within, constant)),
-            "r2": float(metrics.r2_score(within, told)),
+            "r2": float(metrics.r2_score(within, predictions)),
         }
     }
 
 
-def _of_numbers(told: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
-    scored = {"mean absolute error": float(metrics.mean_absolute_error(wanted, told))}
-    if len(wanted) > 1:  # one record has no variance
-        scored["R squared"] = float(metrics.r2_score(wanted, told))
+def _regression_scores(predicted: np.ndarray, y_true: np.ndarray) -> dict[str, float]:
+    scored = {"mean absolute error": float(metrics.mean_absolute_error(y_true, predicted))}
+    if len(y_true) > 1:  # one record has no variance
+        scored["R squared"] = float(metrics.r2_score(y_true, predicted))
     return scored
 
 
-def chances_of(model: FederatedLearner, x: pd.DataFrame, client: str | None) -> np.ndarray | None:
+def probabilities_of(
+    model: FederatedLearner, X: pd.DataFrame, client: str | None
+) -> np.ndarray | None:
     """Return a classifier's probabilities, or None."""
-    tell = getattr(model, "predict_proba", None)
-    if tell is None:
+    predict = getattr(model, "predict_proba", None)
+    if predict is None:
         return None
-    chances = np.asarray(tell(x, client=client), dtype=float)
-    if np.isnan(chances).any():
+    proba = np.asarray(predict(X, client=client), dtype=float)
+    if np.isnan(proba).any():
         raise PluginError(f"{type(model).__name__}: predict_proba gives values that are no numbers")
-    return chances
+    return proba
 
 
-def _classes(
+def _measure_classes(
     predicted: np.ndarray,
-    chances: np.ndarray | None,
-    known: np.ndarray,
-    wanted: np.ndarray,
+    proba: np.ndarray | None,
+    y_train: np.ndarray,
+    y_true: np.ndarray,
     count: int,
 ) -> dict[str, Any]:
-    shares = np.bincount(known, minlength=count) / len(known)
-    constant = np.tile(shares, (len(wanted), 1))
-    told = chances is not None and chances.shape == constant.shape
+    priors = np.bincount(y_train, minlength=count) / len(y_train)
+    constant = np.tile(priors, (len(y_true), 1))
+    comparable = proba is not None and proba.shape == constant.shape
     return {
         "measure": "accuracy",
         "better": "higher",
-        "value": float(np.mean(predicted == wanted)),
-        "baseline": float(np.mean(wanted == shares.argmax())),
-        "scores": of_chances(chances, wanted) if told and chances is not None else {},
-        "constants": of_chances(constant, wanted) if told else {},
+        "value": float(np.mean(predicted == y_true)),
+        "baseline": float(np.mean(y_true == priors.argmax())),
+        "scores": probability_scores(proba, y_true) if comparable and proba is not None else {},
+        "constants": probability_scores(constant, y_true) if comparable else {},
     }
 
 
-def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
-    """Score class probabilities, shape (records, classes); ``wanted``: true codes, shape (records,).
+def probability_scores(proba: np.ndarray, y_true: np.ndarray) -> dict[str, float]:
+    """Score class probabilities, shape (records, classes), against codes ``y_true``, shape (records,).
 
     The area under the curve is the mean over classes, one against the rest, if every class has records
     inside and outside it. The Brier score is the sum over classes (Brier 1950), for two classes half of it.
     Log loss is in nats.
     """
-    truth = np.eye(chances.shape[1])[wanted]
-    mixed = [code for code in range(chances.shape[1]) if 0 < truth[:, code].sum() < len(truth)]
+    truth = np.eye(proba.shape[1])[y_true]
+    mixed = [code for code in range(proba.shape[1]) if 0 < truth[:, code].sum() < len(truth)]
     scored = {}
     if mixed:
-        areas = [metrics.roc_auc_score(truth[:, code], chances[:, code]) for code in mixed]
-        scored["area under the curve"] = float(np.mean(areas))
-    given = np.maximum(chances[np.arange(len(wanted)), wanted], LEAST)
-    squares = ((chances - truth) ** 2).sum(axis=1) / (2 if chances.shape[1] == 2 else 1)
+        aucs = [metrics.roc_auc_score(truth[:, code], proba[:, code]) for code in mixed]
+        scored["area under the curve"] = float(np.mean(aucs))
+    likelihoods = np.maximum(proba[np.arange(len(y_true)), y_true], LEAST)
+    squares = ((proba - truth) ** 2).sum(axis=1) / (2 if proba.shape[1] == 2 else 1)
     return {
         **scored,
-        "log loss": float(-np.log(given).mean()),
+        "log loss": float(-np.log(likelihoods).mean()),
         "Brier score": float(squares.mean()),
     }
 
@@ -264,13 +274,13 @@ def of_chances(chances: np.ndarray, wanted: np.ndarray) -> dict[str, float]:
 def _codes(values: Any, column: Column) -> np.ndarray:
     """Return codes of class labels, which may be codes already."""
     names = [label(value) for value in np.asarray(values).ravel()]
-    places = {name: code for code, name in enumerate(column.categories)}
-    if all(name in places for name in names):
-        return np.array([places[name] for name in names])
+    codes = {name: code for code, name in enumerate(column.categories)}
+    if all(name in codes for name in names):
+        return np.array([codes[name] for name in names])
     return np.array([int(float(name)) for name in names])
 
 
-def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summarise_runs(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Summarise the metrics of runs that differ only by noise.
 
     Returns:
@@ -296,8 +306,8 @@ def spread(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _moments(values: Sequence[float]) -> dict[str, float | None]:
-    """Return mean and deviation; 0 for values that are equal up to rounding."""
+    """Return mean and standard deviation, which is 0 for values that are equal up to rounding."""
     mean = float(np.mean(values)) if values else None
-    alike = len(values) > 1 and np.ptp(values) <= 1e-12 * np.abs(values).max()
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return {"mean": mean, "deviation": 0.0 if alike else deviation}
+    equal = len(values) > 1 and np.ptp(values) <= 1e-12 * np.abs(values).max()
+    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return {"mean": mean, "deviation": 0.0 if equal else std}

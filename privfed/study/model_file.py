@@ -1,4 +1,4 @@
-"""A released scikit-learn tree or forest, attacked from its file: ``privfed attack MODEL --data TABLE``."""
+"""Attacks on the file of a scikit-learn tree or forest: ``privfed attack MODEL --data TABLE``."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from privfed.tables.sources import read_table
 from privfed.tables.table_faults import rows
 from privfed.tables.toml_file import naming
 
-SECONDS = 120  #: Time for reading a model, after which its process is ended
+SECONDS = 120  #: Time limit for reading a model
 FORMS = {".joblib": "pickle", ".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
 
 
 def read_model(path: Path) -> FittedTrees:
-    """Read a model's arrays in a confined process; this one never builds what the file holds.
+    """Read a model's arrays in a confined process; this process builds no object of the file.
 
     Raises:
-        InputError: no such file, another format, no tree or forest, or a system that cannot confine.
+        InputError: no such file, another format, no tree or forest, or a system without confinement.
     """
     form = FORMS.get(path.suffix)
     with naming(f"model {path}"):
@@ -51,16 +51,16 @@ def read_model(path: Path) -> FittedTrees:
             raise InputError("this system cannot confine a pickle; write it with skops.io.dump")
         with file_errors(f"model {path}", instead="check its path"):
             stored = path.read_bytes()
-        arrays = _confined(stored, form)
+        arrays = _read_confined(stored, form)
         if "refused" in arrays:
             raise InputError(_text(arrays["refused"]))
         return FittedTrees.of(arrays, json.loads(_text(arrays["about"])))
 
 
-def _confined(stored: bytes, form: str) -> dict[str, np.ndarray]:
+def _read_confined(stored: bytes, form: str) -> dict[str, np.ndarray]:
     command = [sys.executable, "-I", "-W", "ignore", confined_reader.__file__, form]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             input=stored,
             capture_output=True,
@@ -69,15 +69,15 @@ def _confined(stored: bytes, form: str) -> dict[str, np.ndarray]:
             cwd="/" if os.name == "posix" else None,
             env={"OPENBLAS_NUM_THREADS": "1"} if os.name == "posix" else None,
         )
-        with np.load(io.BytesIO(done.stdout), allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
+        with np.load(io.BytesIO(process.stdout), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
     except subprocess.TimeoutExpired:
         raise InputError(f"could not be read within {SECONDS} seconds") from None
     except (subprocess.CalledProcessError, OSError, ValueError):
-        raise InputError(_unread(form)) from None
+        raise InputError(_not_read(form)) from None
 
 
-def _unread(form: str) -> str:
+def _not_read(form: str) -> str:
     try:
         import skops  # noqa: F401
     except ImportError:
@@ -91,36 +91,36 @@ def _unread(form: str) -> str:
 
 def _text(stored: np.ndarray) -> str:
     text = stored.tobytes().decode(errors="replace")
-    return "".join(each if each.isprintable() else " " for each in text)[:100_000]
+    return "".join(character if character.isprintable() else " " for character in text)[:100_000]
 
 
 def read_records(model: FittedTrees, path: Path, target: str | None) -> LabelledRecords:
-    """Read a table's records as the model takes them.
+    """Read a table's records in the model's encoding.
 
     Raises:
-        InputError: a column is missing or no number, a cell is empty, or an outcome is none of its classes.
+        InputError: a column is missing or not numeric, a cell is empty, or an outcome is no class of the model.
     """
     frame = read_table(path, text=form_of(path))
     with naming(f"data file {path}"):
         names = _columns(model, frame, target)
         if frame.empty:
             raise InputError("holds no records; give at least two")
-        x = np.column_stack([_numbers(frame[name]) for name in names[:-1]])
+        X = np.column_stack([_numbers(frame[name]) for name in names[:-1]])
         outcome = frame[names[-1]]
         if not model.labels:
-            return LabelledRecords(x, _numbers(outcome))
-        codes = {name: code for code, name in enumerate(map(_plain, model.labels))}
-        y = outcome.map(lambda value: codes.get(_plain(label(value)), -1)).to_numpy(float)
+            return LabelledRecords(X, _numbers(outcome))
+        codes = {name: code for code, name in enumerate(map(_class_name, model.labels))}
+        y = outcome.map(lambda value: codes.get(_class_name(label(value)), -1)).to_numpy(float)
         if unknown := rows(np.flatnonzero(y < 0)) if (y < 0).any() else "":
             raise InputError(
                 f"column {names[-1]!r} has outcomes that are none of the model's {len(codes)} classes "
                 f"({unknown}); give the outcomes as they were fitted"
             )
-        return LabelledRecords(x, y)
+        return LabelledRecords(X, y)
 
 
 def _columns(model: FittedTrees, frame: pd.DataFrame, target: str | None) -> list[str]:
-    """The features' columns in the model's order, then the target's."""
+    """Return the features' columns in the model's order, then the target's."""
     if target is not None and target not in frame.columns:
         raise InputError(no_column(target, frame.columns, "for --target; its"))
     if model.features:
@@ -133,18 +133,18 @@ def _columns(model: FittedTrees, frame: pd.DataFrame, target: str | None) -> lis
         raise InputError(
             f"has {len(features)} columns beside the outcome, and the model was fitted to {model.width}"
         )
-    rest = [name for name in frame.columns if name not in features]
-    if target is None and not rest:
+    others = [name for name in frame.columns if name not in features]
+    if target is None and not others:
         raise InputError(
             "has no column beside the model's features; add the outcome's, and write --target COLUMN"
         )
-    if target is None and len(rest) != 1:
+    if target is None and len(others) != 1:
         raise InputError(
-            f"which column holds the outcome? write --target COLUMN, one of {', '.join(map(str, rest))}"
+            f"which column holds the outcome? write --target COLUMN, one of {', '.join(map(str, others))}"
         )
     if target in features:
         raise InputError(f"--target {target!r} is one of the model's features")
-    return [*features, target or rest[0]]
+    return [*features, target or others[0]]
 
 
 def _numbers(column: pd.Series[Any]) -> np.ndarray:
@@ -158,8 +158,8 @@ def _numbers(column: pd.Series[Any]) -> np.ndarray:
     return numbers
 
 
-def _plain(name: str) -> str:
-    """A class's name, 1.0 and 1 alike."""
+def _class_name(name: str) -> str:
+    """Format a class's name; 1.0 and 1 are equal."""
     try:
         return f"{float(name):.17g}"
     except ValueError:
@@ -167,8 +167,8 @@ def _plain(name: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Attacked:
-    """A model's findings, and what it is."""
+class AttackedModel:
+    """A model's description and findings."""
 
     about: dict[str, Any]
     findings: list[Finding]
@@ -180,12 +180,12 @@ def attack(
     outsiders: Path | None = None,
     target: str | None = None,
     progress: Callable[[int], object] = lambda _: None,
-) -> Attacked:
-    """Attack a model's file, scored by the table that it was fitted to and by held-out records."""
+) -> AttackedModel:
+    """Attack a model's file; score by its training table and held-out records."""
     model = read_model(path)
     train = read_records(model, data, target)
     held_out = None if outsiders is None else read_records(model, outsiders, target)
-    found = [
+    findings = [
         *structural(model, train, held_out),
         confidence(model, train, held_out),
         by_shadows(model, train, held_out, _fit(model), progress=progress),
@@ -198,44 +198,44 @@ def attack(
         "leaves": len(model.forest.leaves),
         "training records": len(train),
         "held-out records": 0 if held_out is None else len(held_out),
-        "another table": not _fitted_to(model, train),
+        "another table": not _matches_table(model, train),
         "bootstrapped": model.bootstrapped,
         "privfed": __version__,
         "simulation": True,
     }
-    return Attacked(about, corrected(found))
+    return AttackedModel(about, corrected(findings))
 
 
 def _fit(model: FittedTrees) -> Callable[[np.ndarray, np.ndarray], Any]:
-    """Train a shadow of the model's own class and settings, one seed each."""
+    """Return a function that trains a shadow model with the same class and settings, and a new seed."""
     settings = dict(model.parameters) | {"n_estimators": len(model.forest), "warm_start": False}
-    made = confined_reader.MODELS[model.kind]
-    known = {name: value for name, value in settings.items() if name in made().get_params()}
+    estimator = confined_reader.MODELS[model.kind]
+    params = {name: value for name, value in settings.items() if name in estimator().get_params()}
     seeds = iter(range(1 << 30))
 
-    def fit(x: np.ndarray, y: np.ndarray) -> Any:
-        own = made(**{**known, "random_state": next(seeds)})
-        return own.fit(x, y)
+    def fit(X: np.ndarray, y: np.ndarray) -> Any:
+        shadow = estimator(**{**params, "random_state": next(seeds)})
+        return shadow.fit(X, y)
 
     return fit
 
 
-def _fitted_to(model: FittedTrees, train: LabelledRecords) -> bool:
-    """Whether the root saw as many records, and where no records were drawn, each leaf."""
+def _matches_table(model: FittedTrees, train: LabelledRecords) -> bool:
+    """Whether the roots, and without bootstrap each leaf, have the table's numbers of records."""
     roots = model.counts[model.forest.roots]
     if model.bootstrapped:
         return bool((roots <= len(train)).all())
-    leaves, reached = model.forest.leaves, model.leaves(train.x)
-    filled = np.bincount(reached.ravel(), minlength=len(model.counts))
-    return bool((filled[leaves] == model.counts[leaves]).all())
+    leaves, leaf_index = model.forest.leaves, model.leaves(train.x)
+    counts = np.bincount(leaf_index.ravel(), minlength=len(model.counts))
+    return bool((counts[leaves] == model.counts[leaves]).all())
 
 
-def write(attacked: Attacked, out: Path, *, overwrite: bool, scores: bool) -> None:
-    """Write ``findings.json`` and ``report.html`` into a folder, the records' scores only where asked."""
-    plain = {**attacked.about, "findings": [each.to_dict() for each in attacked.findings]}
+def write(attacked: AttackedModel, out: Path, *, overwrite: bool, scores: bool) -> None:
+    """Write ``findings.json``, with ``scores`` also those of records, and ``report.html`` into a folder."""
+    data = {**attacked.about, "findings": [finding.to_dict() for finding in attacked.findings]}
     with written_whole(out, overwrite=overwrite) as folder:
-        write_text(folder / "report.html", model_page(plain))
+        write_text(folder / "report.html", model_page(data))
         if scores:
             lines = np.arange(attacked.about["training records"]) + 2
-            plain["records"] = exposed(attacked.findings, {"": lines})
-        write_text(folder / "findings.json", json.dumps(finite(plain), indent=1) + "\n")
+            data["records"] = exposed(attacked.findings, {"": lines})
+        write_text(folder / "findings.json", json.dumps(finite(data), indent=1) + "\n")

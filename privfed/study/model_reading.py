@@ -1,4 +1,4 @@
-"""Membership inference from a study's models alone: by quantiles of public records, and by shadow models."""
+"""Membership inference from a study's models only: by quantiles of public records, and by shadow models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from privfed.questions.threads import one_thread
 from privfed.questions.tree import Tree
 from privfed.study.choices import PolicyChoice, ShadowChoice
 from privfed.study.dry_run import adopt, learner
-from privfed.study.metrics import chances_of, targets
+from privfed.study.metrics import probabilities_of, targets
 from privfed.study.output import Output
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
@@ -51,16 +51,16 @@ from privfed.tables.schema import Schema
 if TYPE_CHECKING:
     from privfed.study.simulation import AnyPrepared, Prepared
 
-#: Shadow models of each policy where a study says nothing of them.
+#: Default shadow models of each policy.
 USUAL = ShadowChoice(number=8, seconds=math.inf)
-CONTROLS = 12  #: Trainings on all records that tell how often secrets alone change a tree's splits
+CONTROLS = 12  #: Trainings on all records that estimate how often secrets change a tree's splits
 
 
 def reads_models(prepared: AnyPrepared) -> TypeGuard[Prepared]:
-    """Whether a study's models are read: where it says so, or tries all attacks on a table that no ledger outlasts."""
+    """Whether a study's models are attacked: on request, or with all attacks on a table with ephemeral ledgers."""
     study = prepared.study
-    usual = "*" in study.attacks and study.ledgers is None
-    return hasattr(prepared, "train") and (study.shadows is not None or usual)
+    default = "*" in study.attacks and study.ledgers is None
+    return hasattr(prepared, "train") and (study.shadows is not None or default)
 
 
 def read_models(
@@ -70,16 +70,15 @@ def read_models(
     transcript: Transcript,
     progress: Callable[[int], object] = lambda _: None,
 ) -> tuple[list[Finding], dict[str, str]]:
-    """Attack a policy's model, or each client's own, by what it says of single records.
+    """Attack a policy's model, or each client's personal model, by its predictions for single records.
 
-    Members are the clients' records, non-members the held-out ones, of the same client where each has its own
-    model. What is usual of a score is learnt from public records (:func:`.quantiles`), and from shadow models
-    (:func:`.read_model`) as the study says, or :data:`USUAL` ones if counted work allows. ``progress`` is called
-    after each shadow.
+    Members are the clients' records, non-members the held-out ones, of the same client if models are personal.
+    Scores are calibrated by public records (:func:`.quantiles`), and by shadow models (:func:`.read_model`) as
+    the study sets them, or :data:`USUAL` ones if the counted work allows. ``progress`` is called after each shadow.
 
     Returns:
-        one finding per attack; and by name the question of what does not apply, without a model (training
-        stopped, or none that is told) or a target.
+        one finding per attack; and by name the question of each attack that does not apply, as there is no
+        model (training stopped, or none is released) or no target.
     """
     path = output.policy(choice.name) / "model.json"
     idle: tuple[list[Finding], dict[str, str]] = [], {"model readers": QUESTION}
@@ -89,22 +88,22 @@ def read_models(
     if isinstance(target, PersonalLearner):
         _take_home(target, output.policy(choice.name) / "ledgers", prepared)
         homes = target.homes
-        train, test = (_of(homes, prepared, each) for each in (prepared.train, prepared.test))
+        train, test = (_rows_of(homes, prepared, item) for item in (prepared.train, prepared.test))
         prepared = replace(prepared, train=train, test=test)
     pool = StudyRecords(prepared, choice, progress)
     if not len(prepared.train) or not len(prepared.test):
         return idle
     try:
-        model = pool.asked(target)
-        score = model_scores(model, x=pool.places, y=pool.targets)
+        model = pool.adapt(target)
+        score = model_scores(model, x=pool.index, y=pool.targets)
     except InputError:
         return idle
-    found = [_by_quantiles(pool, score), *_by_shadows(pool, model, transcript)]
+    findings = [_by_quantiles(pool, score), *_by_shadows(pool, model, transcript)]
     if isinstance(target, PersonalLearner):
-        found += by_structure(pool, target, transcript)
-        own: dict[str, Any] = {"question": OWN_QUESTION, "harm": OWN_HARM, "at_home": True}
-        found = [replace(each, **own, measure="", limit="") for each in found]
-    return [pool.told(each) for each in found], {}
+        findings += by_structure(pool, target, transcript)
+        wording: dict[str, Any] = {"question": OWN_QUESTION, "harm": OWN_HARM, "at_home": True}
+        findings = [replace(item, **wording, measure="", limit="") for item in findings]
+    return [pool.by_client(item) for item in findings], {}
 
 
 OWN_QUESTION = "Were a client's own model shown to somebody, could they tell whom it learnt from?"
@@ -114,13 +113,13 @@ OWN_HARM = "a client's own model, passed on, would tell whom it learnt from"
 def read_values(
     prepared: Prepared, path: Path, transcript: Transcript, budget: Budget | None
 ) -> list[Finding]:
-    """Look for the records' numbers in a policy's model (:func:`.model_values`); nothing where there is none."""
-    numbers = [each.name for each in prepared.schema.columns if each.kind != "category"]
+    """Search a policy's model for the records' numbers (:func:`.model_values`); empty without a model."""
+    numbers = [column.name for column in prepared.schema.columns if column.kind != "category"]
     columns = {name: prepared.train[name].to_numpy() for name in numbers}
-    written = path.read_bytes() if path.is_file() else b""
+    stored = path.read_bytes() if path.is_file() else b""
     allowed = (math.inf, 0.0) if budget is None else (float(budget.epsilon), float(budget.delta))
-    told = columns, prepared.schema, transcript, allowed
-    return model_values(written, *told) if written else []
+    arguments = columns, prepared.schema, transcript, allowed
+    return model_values(stored, *arguments) if stored else []
 
 
 def _take_home(target: PersonalLearner, shelves: Path, prepared: Prepared) -> None:
@@ -131,8 +130,8 @@ def _take_home(target: PersonalLearner, shelves: Path, prepared: Prepared) -> No
                 target.take_home(owner, store.of_study(prepared.study.name))
 
 
-def _of(owners: Sequence[str], prepared: Prepared, table: pd.DataFrame) -> pd.DataFrame:
-    """The records of some owners."""
+def _rows_of(owners: Sequence[str], prepared: Prepared, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the records of some owners."""
     return table[table[prepared.owner].astype(str).isin(owners)]
 
 
@@ -145,134 +144,138 @@ def _by_quantiles(pool: StudyRecords, score: np.ndarray) -> Finding:
 
 
 def _by_shadows(pool: StudyRecords, model: Regressor, transcript: Transcript) -> list[Finding]:
-    """The findings by shadows; *not looked* where usual ones would take too much, or cannot be trained."""
-    asked, study = pool.prepared.study.shadows or USUAL, pool.prepared.study
+    """Return the findings by shadow models; *not looked* if the default ones exceed the work, or training fails."""
+    settings, study = pool.prepared.study.shadows or USUAL, pool.prepared.study
     parts = max(2, round(len(pool.rows) / max(len(pool.prepared.test), 1)))
-    number = max(2, -(-asked.number // parts)) * parts
+    number = max(2, -(-settings.number // parts)) * parts
     work = number * training_work(transcript, pool.prepared, model.model)
     if study.shadows is None and work > MAX_WORK:
         why = f"{number} shadow models take {work:.1g} operations, more than {MAX_WORK:.1g}; write [shadows]"
-        return [not_read(way, why) for way in asked.ways]
-    told: dict[str, Any] = {"x": pool.places, "y": pool.targets}
+        return [not_read(kind, why) for kind in settings.ways]
+    records: dict[str, Any] = {"x": pool.index, "y": pool.targets}
     try:
         with one_thread():
             trained = shadows(
                 pool.train,
-                **told,
+                **records,
                 number=number,
                 seed=study.seed,
-                time_limit=asked.seconds,
+                time_limit=settings.seconds,
                 parts=parts,
             )
-        found = [
-            read_model(model, **told, member=pool.member, known=trained, way=way)
-            for way in asked.ways
+        findings = [
+            read_model(model, **records, member=pool.member, known=trained, way=kind)
+            for kind in settings.ways
         ]
     except PrivfedError as error:
         if study.shadows is None:
-            return [not_read(way, f"a shadow failed: {error}") for way in asked.ways]
+            return [not_read(kind, f"a shadow failed: {error}") for kind in settings.ways]
         raise InputError(f"policy {pool.choice.name!r}, [shadows]: {error}") from None
-    except Exception as error:  # noqa: BLE001  # a learner's own: it ends no study, and its text may hold data
-        return [not_read(way, f"a shadow failed with {type(error).__name__}") for way in asked.ways]
-    late = len(trained.scores) < number
-    partial = f"{len(trained.scores)} of {number} shadows in {asked.seconds:g} s"
-    return [replace(each, partial=partial if late else "") for each in found]
+    except Exception as error:  # noqa: BLE001  # a learner's error: it stops no study, and its text may hold data
+        return [
+            not_read(kind, f"a shadow failed with {type(error).__name__}") for kind in settings.ways
+        ]
+    short = len(trained.scores) < number
+    partial = f"{len(trained.scores)} of {number} shadows in {settings.seconds:g} s"
+    return [replace(finding, partial=partial if short else "") for finding in findings]
 
 
 def by_structure(
     pool: StudyRecords, target: PersonalLearner, transcript: Transcript
 ) -> list[Finding]:
-    """Tell who was there by the splits of clients' own trees alone, no leaf's value and no prediction.
+    """Infer membership from the splits of clients' personal trees only, without leaf values or predictions.
 
-    The attacker knows all other records, and leaves one out at a time: whoever's absence changes a split was
-    there. A client's secret may change it, too, so that only those clients are looked at whose splits two trainings
-    under other secrets grew anew, and how often further ones on all records change them is the baseline (0 if they
-    follow from the records: then each is a proof). Where nothing leaves, clients learn apart, and a training
-    leaves one record out at every client; else at one. None for models that are no trees.
+    The attacker knows all other records, and leaves one out at a time: a record whose absence changes a split was
+    a member. A client's secret may change splits, too. So only clients whose splits two trainings under other
+    secrets reproduce are attacked, and the rate of changes in further trainings on all records is the baseline (0
+    if splits follow from the records: each detection is then a proof). Without releases, clients learn
+    independently, and a training leaves one record out at every client; else at one. Empty for other models.
     """
-    whole = pool.places[pool.member]
-    shown = {client: splits_of(target, client) for client in target.homes}
-    work = training_work(transcript, pool.prepared, target) + ROW * len(whole)
+    members = pool.index[pool.member]
+    splits = {client: splits_of(target, client) for client in target.homes}
+    work = training_work(transcript, pool.prepared, target) + ROW * len(members)
     trainings = int(MAX_WORK // work) - CONTROLS - 2
-    if None in shown.values():
+    if None in splits.values():
         return []
     if trainings < FEWEST:
-        least = FEWEST + CONTROLS + 2
-        why = f"{least} trainings take {work * least:.1g} operations, more than {MAX_WORK:.1g}"
+        minimum = FEWEST + CONTROLS + 2
+        why = f"{minimum} trainings take {work * minimum:.1g} operations, more than {MAX_WORK:.1g}"
         return [not_read("structure", why)]
 
     def changed(without: Mapping[str, int]) -> dict[str, bool]:
-        places = np.delete(whole, list(without.values()), axis=0)
-        model = pool.train(places, pool.targets[places[:, 0].astype(int)]).model
-        return {client: splits_of(model, client) != shown[client] for client in shown}
+        index = np.delete(members, list(without.values()), axis=0)
+        model = pool.train(index, pool.targets[index[:, 0].astype(int)]).model
+        return {client: splits_of(model, client) != splits[client] for client in splits}
 
-    again = [changed({}) for _ in range(2)]
-    same = [client for client in shown if not any(each[client] for each in again)]
-    if not same:
+    repeats = [changed({}) for _ in range(2)]
+    stable = [client for client in splits if not any(run[client] for run in repeats)]
+    if not stable:
         return [not_read("structure", "secrets or noise decide the splits of every client's tree")]
-    turns = _turns(pool, same, together=not len(transcript))
-    found = [now[c] for turn in turns[:trainings] for now in [changed(turn)] for c in turn]
-    chance = [now[c] for now in [changed({}) for _ in range(CONTROLS)] for c in same]
-    (low, high), by_chance = interval(sum(found), len(found)), interval(sum(chance), len(chance))
-    told = replace(
+    turns = _left_out(pool, stable, together=not len(transcript))
+    hits = [hit[c] for turn in turns[:trainings] for hit in [changed(turn)] for c in turn]
+    controls = [hit[c] for hit in [changed({}) for _ in range(CONTROLS)] for c in stable]
+    (low, high), baseline = interval(sum(hits), len(hits)), interval(sum(controls), len(controls))
+    finding = replace(
         not_read("structure", ""),
         metric="share of the used records in doubt found by the splits of a client's tree",
-        value=float(np.mean(found)),
+        value=float(np.mean(hits)),
         low=low,
         high=high,
-        baseline=float(np.mean(chance)),
+        baseline=float(np.mean(controls)),
         measure="",
-        severity="some" if low > by_chance[1] else "none",
+        severity="some" if low > baseline[1] else "none",
         detail={
             "the attacker knows": "every other record of the client",
-            "records in doubt": len(found),
-            "clients": len(same),
-            "changed by secrets alone, at most": by_chance[1],
+            "records in doubt": len(hits),
+            "clients": len(stable),
+            "changed by secrets alone, at most": baseline[1],
         },
-        detectable=_detectable(len(found), by_chance[1]),
+        detectable=_detectable(len(hits), baseline[1]),
     )
-    return [told]
+    return [finding]
 
 
-def _turns(pool: StudyRecords, clients: Sequence[str], *, together: bool) -> list[dict[str, int]]:
-    """Which record of a client (``together``: of every client) each training leaves out, at random."""
+def _left_out(
+    pool: StudyRecords, clients: Sequence[str], *, together: bool
+) -> list[dict[str, int]]:
+    """Draw the record of a client (``together``: of every client) that each training leaves out."""
     rng, owner = np.random.default_rng(pool.prepared.study.seed), pool.owners[pool.member]
-    each = [
+    by_client = [
         [(client, int(i)) for i in rng.permutation(np.flatnonzero(owner == client))[:DOUBTED]]
         for client in clients
     ]
     if together:
-        return [dict(filter(None, turn)) for turn in zip_longest(*each)]
-    doubts = [one for own in each for one in own]
-    return [dict([doubts[at]]) for at in rng.permutation(len(doubts))]
+        return [dict(filter(None, turn)) for turn in zip_longest(*by_client)]
+    doubts = [pair for pairs in by_client for pair in pairs]
+    return [dict([doubts[index]]) for index in rng.permutation(len(doubts))]
 
 
-def _detectable(number: int, chance: float) -> float:
-    """The share that so many doubts tell from chance with probability :data:`.POWER`; 2 if none."""
-    enough = next((k for k in range(1, number + 1) if interval(k, number)[0] > chance), 0)
-    return float(beta.ppf(POWER, enough, number - enough + 1)) if enough else 2.0
+def _detectable(number: int, baseline: float) -> float:
+    """Return the rate that ``number`` trials detect over ``baseline`` with probability :data:`.POWER`; 2 if none."""
+    hits = next((k for k in range(1, number + 1) if interval(k, number)[0] > baseline), 0)
+    return float(beta.ppf(POWER, hits, number - hits + 1)) if hits else 2.0
 
 
 def splits_of(model: FederatedLearner, client: str) -> bytes | None:
-    """The splits of a client's own tree, as bytes; None if its model is no tree."""
+    """Return the splits of a client's personal tree, as bytes; None if its model is no tree."""
     tree = getattr(cast(PersonalLearner, model).at_home(client), "tree", None)
     if not isinstance(tree, Tree):
         return None
     parts = (tree.feature, tree.children, tree.cuts)
-    return np.concatenate([each.ravel().astype(float) for each in parts]).tobytes()
+    return np.concatenate([array.ravel().astype(float) for array in parts]).tobytes()
 
 
 def training_work(transcript: Transcript, prepared: Prepared, model: FederatedLearner) -> float:
-    """Multiply-adds of one training: each query once more, and each tree of a forest that pools records."""
+    """Estimate one training's multiply-adds: each query once, times the trees of a forest on pooled records."""
     sizes = prepared.train[prepared.owner].astype(str).value_counts()
     records = [int(sizes.get(entry.client, len(prepared.train))) for entry in transcript]
     trees = getattr(model, "n_estimators", 1) if isinstance(model, RawBaseline) else 1
-    return float(trees * sum(CALL + ROW * each for each in records))
+    return float(trees * sum(CALL + ROW * count for count in records))
 
 
 @dataclass(frozen=True, eq=False)
 class StudyRecords:
-    """All of a study's records, the clients' first, by their indices in one table."""
+    """All records of a study, the clients' first, by their indices in one table."""
 
     prepared: Prepared  #: the study
     choice: PolicyChoice  #: the shadows' policy
@@ -284,7 +287,7 @@ class StudyRecords:
         return pd.concat([self.prepared.train, self.prepared.test], ignore_index=True)
 
     @property
-    def places(self) -> np.ndarray:
+    def index(self) -> np.ndarray:
         """Each record's index, shape (records, 1)."""
         return np.arange(len(self.rows), dtype=float)[:, None]
 
@@ -295,7 +298,7 @@ class StudyRecords:
 
     @cached_property
     def known(self) -> np.ndarray:
-        """What somebody with a record knows of it, outcome included; float, shape (records, columns)."""
+        """Encoded records with their targets, float, shape (records, columns)."""
         records = Records.from_frame(self.rows, self.prepared.schema)
         return np.column_stack([records.x, self.targets])
 
@@ -306,83 +309,83 @@ class StudyRecords:
 
     @property
     def targets(self) -> np.ndarray:
-        """Their targets by the schema, shape (records,)."""
+        """Encoded targets, shape (records,)."""
         assert self.prepared.schema.target is not None
         return targets(self.rows, self.prepared.schema.target)
 
-    def told(self, found: Finding) -> Finding:
-        """A finding whose ``exposed`` are by client, in the order of each one's table."""
-        if not found.exposed:
-            return found
+    def by_client(self, finding: Finding) -> Finding:
+        """Return a finding with ``exposed`` by client, in the order of each client's table."""
+        if not finding.exposed:
+            return finding
         owners = self.prepared.train[self.prepared.owner].astype(str).to_numpy()
-        exposed = np.asarray(found.exposed[""])
-        own = {owner: exposed[owners == owner] for owner in self.prepared.owners}
-        return replace(found, exposed=own)
+        exposed = np.asarray(finding.exposed[""])
+        by_client = {owner: exposed[owners == owner] for owner in self.prepared.owners}
+        return replace(finding, exposed=by_client)
 
-    def train(self, places: np.ndarray, _: np.ndarray) -> Regressor:
-        """Train a shadow on some of them, under the study's policy; what there is to note was said of its own model."""
+    def train(self, index: np.ndarray, _: np.ndarray) -> Regressor:
+        """Train a shadow model on the records at ``index``, shape (n, 1), under the study's policy, without notes."""
         prepared, shadow = self.prepared, learner(self.prepared.study, self.choice)
         adopted = adopt(prepared.study, self.choice, shadow, prepared.schema)
-        own = replace(prepared, train=self.rows.iloc[places[:, 0].astype(int)])
+        subset = replace(prepared, train=self.rows.iloc[index[:, 0].astype(int)])
         with warnings.catch_warnings():
-            for said in (DataWarning, Note):
-                warnings.simplefilter("ignore", said)
-            with closing(own.federate(adopted, None, self.choice.block)) as federation:
+            for category in (DataWarning, Note):
+                warnings.simplefilter("ignore", category)
+            with closing(subset.federate(adopted, None, self.choice.block)) as federation:
                 shadow.fit(federation)
         self.progress(1)
-        return self.asked(shadow)
+        return self.adapt(shadow)
 
-    def asked(self, model: FederatedLearner) -> Regressor:
+    def adapt(self, model: FederatedLearner) -> Regressor:
         """Return a model with the interface of shadow-model attacks."""
-        tells = isinstance(model, ClassifierMixin) and hasattr(model, "predict_proba")
+        proba = isinstance(model, ClassifierMixin) and hasattr(model, "predict_proba")
         personal = isinstance(model, PersonalLearner)
         owner = self.owners if personal else None
-        return (Classifier if tells else Regressor)(model, self.rows, self.prepared.schema, owner)
+        return (Classifier if proba else Regressor)(model, self.rows, self.prepared.schema, owner)
 
 
 @dataclass(frozen=True, eq=False)
 class Regressor:
-    """A fitted model that predicts records by their indices, each by its owner's own model where there are such."""
+    """Predicts records by their indices, with a personal learner each by its owner's model."""
 
     model: FederatedLearner
     records: pd.DataFrame
     schema: Schema
-    #: of each record, where each owner has a model; shape (records,)
+    #: of each record, for a personal learner, shape (records,); else None
     owner: np.ndarray | None = None
 
-    def predict(self, places: np.ndarray) -> np.ndarray:
+    def predict(self, index: np.ndarray) -> np.ndarray:
         """Return predictions, shape (indices,)."""
         return self._each(
-            places, lambda rows, client: np.asarray(self.model.predict(rows, client=client), float)
+            index, lambda rows, client: np.asarray(self.model.predict(rows, client=client), float)
         )
 
     def _each(
-        self, places: np.ndarray, tell: Callable[[pd.DataFrame, str | None], np.ndarray]
+        self, index: np.ndarray, predict: Callable[[pd.DataFrame, str | None], np.ndarray]
     ) -> np.ndarray:
-        at = places[:, 0].astype(int)
-        rows = self.records.iloc[at][list(self.schema.names)]
+        positions = index[:, 0].astype(int)
+        rows = self.records.iloc[positions][list(self.schema.names)]
         if self.owner is None:
-            return tell(rows, None)
-        own = self.owner[at]
-        each = {name: tell(rows[own == name], name) for name in dict.fromkeys(own)}
-        told = np.empty((len(at), *next(iter(each.values())).shape[1:]))
-        for name, predicted in each.items():
-            told[own == name] = predicted
-        return told
+            return predict(rows, None)
+        owner = self.owner[positions]
+        parts = {name: predict(rows[owner == name], name) for name in dict.fromkeys(owner)}
+        predictions = np.empty((len(positions), *next(iter(parts.values())).shape[1:]))
+        for name, predicted in parts.items():
+            predictions[owner == name] = predicted
+        return predictions
 
 
 class Classifier(Regressor):
-    """The same for a model with probabilities; classes are the schema's codes."""
+    """A :class:`Regressor` with class probabilities; classes are the schema's codes."""
 
-    def predict_proba(self, places: np.ndarray) -> np.ndarray:
+    def predict_proba(self, index: np.ndarray) -> np.ndarray:
         """Return class probabilities, shape (indices, classes)."""
 
-        def tell(rows: pd.DataFrame, client: str | None) -> np.ndarray:
-            told = chances_of(self.model, rows, client)
-            assert told is not None
-            return told
+        def predict(rows: pd.DataFrame, client: str | None) -> np.ndarray:
+            probabilities = probabilities_of(self.model, rows, client)
+            assert probabilities is not None
+            return probabilities
 
-        return self._each(places, tell)
+        return self._each(index, predict)
 
     @property
     def classes_(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The files of a new study, from what an interview or a command's options said."""
+"""The files of a new study, from an interview's answers or a command's options."""
 
 import os
 import tomllib
@@ -13,12 +13,19 @@ from privfed.errors import InputError, SchemaError, no_column
 from privfed.privacy.policy import Policy
 from privfed.study import Study, dry_run
 from privfed.study.output import check_empty, new_folder, write_text
-from privfed.study.scaffold import Found, column_text, form_of, found, line, written
+from privfed.study.scaffold import (
+    ColumnSummary,
+    column_summaries,
+    column_text,
+    form_of,
+    format_keys,
+    line,
+)
 from privfed.tables.csv_text import FILES
 from privfed.tables.schema import Schema
 from privfed.tables.sources import bundled, no_source, public_schema
 
-#: What each learner makes, by whether it predicts a number
+#: Each learner's model, by whether the target is numeric
 LEARNERS: Mapping[bool, Mapping[str, str]] = {
     True: {
         "RuleFitRegressor": "a short list of rules and lines, each with what it adds, and its interval",
@@ -48,7 +55,7 @@ _SCHEMA = """\
 
 @dataclass(frozen=True)
 class NewStudy:
-    """What a study is about, and how its table is written."""
+    """Settings of a new study, and its table."""
 
     folder: Path  #: new or empty; its files are written there
     table: str  #: a file's path or a bundled set's name
@@ -58,17 +65,17 @@ class NewStudy:
     individual: str | None = None  #: the column that names the person behind each record
     learner: str = ""  #: by name; default: RuleFit
     epsilon: str = "4"  #: the whole budget
-    lasting: bool = False  #: one budget for all studies, in ledgers that last
+    lasting: bool = False  #: one budget for all studies, in persistent ledgers
     about: Mapping[str, str] = field(default_factory=dict)  #: as :class:`.AboutChoice`
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)  #: public, by column
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: public, by column
     left_out: Sequence[str] = ()  #: columns that are no features
 
     def write(self) -> list[Path]:
-        """Write ``study.toml``, ``schema.toml``, and once the schema is whole ``policy.toml``.
+        """Write ``study.toml``, ``schema.toml``, and if the schema is complete ``policy.toml``.
 
         Raises:
-            InputError: the folder is not empty, or the table, a column, or a learner is not there.
+            InputError: the folder is not empty, or the table, a column or the learner does not exist.
         """
         check_empty(self.folder)
         names = [column.name for column in columns_of(self.table)]
@@ -80,18 +87,20 @@ class NewStudy:
                 f"table {self.table}: column {self.target!r} is to be predicted; name another one for the owners or "
                 "individuals"
             )
-        fitting = learners(self.table, self.target, self.categories)
-        if self.learner not in fitting and any(self.learner in each for each in LEARNERS.values()):
+        suitable = learners(self.table, self.target, self.categories)
+        if self.learner not in suitable and any(
+            self.learner in group for group in LEARNERS.values()
+        ):
             raise InputError(
                 f"table {self.table}: {self.learner} does not predict a column such as {self.target!r}; write one of "
-                f"{', '.join(fitting)}, or name another target"
+                f"{', '.join(suitable)}, or name another target"
             )
         schema_text = None if self.table in bundled() else self._schema()
-        plain = self._plain(schema=schema_text is not None)
-        files = {"study.toml": _HEAD + _tables(plain)}
+        data = self._study_dict(schema=schema_text is not None)
+        files = {"study.toml": _HEAD + _tables(data)}
         if schema_text is not None:
             files["schema.toml"] = schema_text
-        policy = self._policy(Study.from_dict(plain, folder=self.folder.resolve()), schema_text)
+        policy = self._policy(Study.from_dict(data, folder=self.folder.resolve()), schema_text)
         if policy is not None:
             files["policy.toml"] = _POLICY + tomli_w.dumps(policy.to_dict())
         with new_folder(self.folder) as folder:
@@ -100,7 +109,7 @@ class NewStudy:
         return [self.folder / name for name in files]
 
     def _policy(self, study: Study, schema_text: str | None) -> Policy | None:
-        """What the study's private policy comes to; None while the schema's bounds are missing."""
+        """Return the study's private policy; None while the schema's bounds are missing."""
         choice = study.policies[0]
         learner = dry_run.learner(study, choice)
         try:
@@ -115,8 +124,8 @@ class NewStudy:
         return dry_run.policy(choice, learner, schema, self.folder, deployed=False)
 
     def _schema(self) -> str:
-        """Write the schema of all columns that are features, with what is known of them."""
-        beside = {self.owner, self.individual, *self.left_out} - {self.target}
+        """Return the schema of the features and the target as TOML, with the known bounds and categories."""
+        excluded = {self.owner, self.individual, *self.left_out} - {self.target}
         blocks = [
             column_text(
                 replace(column, kind="category") if column.name in self.categories else column,
@@ -124,16 +133,16 @@ class NewStudy:
                 self.categories.get(column.name, ()),
             )
             for column in columns_of(self.table, self.target)
-            if column.name not in beside
+            if column.name not in excluded
         ]
         head = [line("name", Path(self.table).name.split(".")[0]), line("target", self.target)]
         return _SCHEMA + "\n".join([*head, "", "\n\n".join(blocks)]) + "\n"
 
-    def _plain(self, *, schema: bool) -> dict[str, Any]:
+    def _study_dict(self, *, schema: bool) -> dict[str, Any]:
         data: dict[str, Any] = {"source": self.table}
         if schema:
             data["source"] = os.path.relpath(self.table, self.folder)
-            data |= {"schema": "schema.toml", **written(form_of(Path(self.table)))}
+            data |= {"schema": "schema.toml", **format_keys(form_of(Path(self.table)))}
         if self.individual is not None:
             data["individual"] = self.individual
         clients: dict[str, Any] = {"partition": "iid", "count": 5}
@@ -157,32 +166,34 @@ class NewStudy:
 
 
 def learners(table: str, target: str, categories: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names of the learners that can predict a target, the usual one first."""
+    """Return the names of the learners that can predict a target, the default first."""
     columns = columns_of(table, target)
-    kind = next((one.kind for one in columns if one.name == target), "number")
-    listed = categories.get(target, ())
+    kind = next((column.kind for column in columns if column.name == target), "number")
+    classes = categories.get(target, ())
     if table in bundled():
-        listed = public_schema(table).column(target).categories
-    return list(LEARNERS[kind != "category" and not listed])
+        classes = public_schema(table).column(target).categories
+    return list(LEARNERS[kind != "category" and not classes])
 
 
-def _tables(plain: Mapping[str, Any]) -> str:
-    """Write a study with its policies last, a table each."""
-    rest = {key: value for key, value in plain.items() if key != "policy"}
-    policies = "".join(f"\n[[policy]]\n{tomli_w.dumps(policy)}" for policy in plain["policy"])
-    return tomli_w.dumps(rest) + policies
+def _tables(data: Mapping[str, Any]) -> str:
+    """Format a study as TOML, its policies last, one table each."""
+    others = {key: value for key, value in data.items() if key != "policy"}
+    policies = "".join(f"\n[[policy]]\n{tomli_w.dumps(policy)}" for policy in data["policy"])
+    return tomli_w.dumps(others) + policies
 
 
-def columns_of(table: str, target: str = "") -> list[Found]:
-    """The columns of a file, or of a bundled set (its target last); InputError if it is neither.
+def columns_of(table: str, target: str = "") -> list[ColumnSummary]:
+    """Return the columns of a file, or of a bundled set (its target last); InputError if it is neither.
 
-    A target of two whole numbers, such as 0 and 1, is a category.
+    A target with two integer values, such as 0 and 1, is categorical.
     """
     if table in bundled():
-        return [Found(column.name, column.kind, None) for column in public_schema(table).columns]
+        return [
+            ColumnSummary(column.name, column.kind, None) for column in public_schema(table).columns
+        ]
     if not table.endswith(FILES):
         no_source(table)
     return [
-        replace(one, kind="category") if one.two_values and one.name == target else one
-        for one in found(Path(table), form_of(Path(table)))
+        replace(item, kind="category") if item.two_values and item.name == target else item
+        for item in column_summaries(Path(table), form_of(Path(table)))
     ]

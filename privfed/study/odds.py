@@ -1,4 +1,4 @@
-"""What an epsilon means in odds, and which epsilon given odds allow."""
+"""Conversion of epsilon to odds of an attack, and of odds to epsilon."""
 
 import re
 
@@ -8,21 +8,21 @@ from privfed.privacy.accountant import written_epsilon
 from privfed.questions.exact import readable, shown_delta, shown_down
 
 
-def odds_of(epsilon: str, delta: str, accused: float, rate: float) -> tuple[str, ...]:
-    """Say what a guarantee means; see :meth:`.Tradeoff.in_odds`."""
-    _check(accused, rate)
+def odds_of(epsilon: str, delta: str, fpr: float, rate: float) -> tuple[str, ...]:
+    """Return a guarantee in odds, in sentences; see :meth:`.Tradeoff.in_odds`."""
+    _check(fpr, rate)
     value = float(written_epsilon(epsilon, "epsilon"))
-    return Tradeoff.approximate(value, _delta(delta)).in_odds(accused, rate)
+    return Tradeoff.approximate(value, _delta(delta)).in_odds(fpr, rate)
 
 
-def epsilon_for(odds: str, delta: str, accused: float) -> str:
-    """Say which is the largest epsilon that keeps to odds such as ``at most 5 in 100``."""
-    _check(accused, 0.5)
+def epsilon_for(odds: str, delta: str, fpr: float) -> str:
+    """Return the largest epsilon within odds such as ``at most 5 in 100``, in a sentence."""
+    _check(fpr, 0.5)
     small = _delta(delta)
-    most = shown_down(largest_epsilon(_share(odds), small, accused))
+    largest = shown_down(largest_epsilon(_share(odds), small, fpr))
     return (
-        f"epsilon {most} at delta {shown_delta(small)}: at most {odds.removeprefix('at most ')} of those in the data are "
-        f"found on average by whoever wrongly accuses {100 * accused:g} of 100 others"
+        f"epsilon {largest} at delta {shown_delta(small)}: at most {odds.removeprefix('at most ')} of those in the data are "
+        f"found on average by whoever wrongly accuses {100 * fpr:g} of 100 others"
     )
 
 
@@ -33,17 +33,17 @@ def _delta(delta: str) -> float:
     return small
 
 
-def _check(accused: float, rate: float) -> None:
-    for name, share in (("accused", accused), ("rate", rate)):
-        if not 0 < share < 1:
-            raise InputError(f"{name} must lie between 0 and 1, not {share:g}; write --{name} 0.01")
+def _check(fpr: float, rate: float) -> None:
+    for name, value in (("accused", fpr), ("rate", rate)):
+        if not 0 < value < 1:
+            raise InputError(f"{name} must lie between 0 and 1, not {value:g}; write --{name} 0.01")
 
 
 def _share(text: str) -> float:
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"(?:at most )?\s*(\d+(?:\.\d+)?)\s*(?:in|of)\s*(\d+(?:\.\d+)?)", text.strip()
     )
-    part, whole = map(float, found.groups()) if found else (0.0, 0.0)
+    part, whole = map(float, match.groups()) if match else (0.0, 0.0)
     if not 0 < part < whole:
         raise InputError(f'the risk {text!r} cannot be read; write --risk "at most 5 in 100"')
     return part / whole

@@ -1,4 +1,4 @@
-"""A study on NVIDIA FLARE: the server's side of its job, and the job itself."""
+"""A study on NVIDIA FLARE: its server, and its job folder."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from privfed.study.output import check_empty
 
 
 class Studying:
-    """A Collab server that carries out a study, by the path of its file there.
+    """A Collab server that runs a study, by the path of its file on the server.
 
-    An owner that is silent for ``deadline`` seconds counts as absent.
+    An owner that does not reply within ``deadline`` seconds counts as absent.
     """
 
     def __init__(self, study: str, out: str, policy: str = "", deadline: float = 600.0) -> None:
@@ -37,8 +37,8 @@ def write_job(folder: Path, study: Path, out: Path, policy: str = "") -> Path:
     server = Studying(str(study.resolve()), str(out.resolve()), chosen.choice.name)
     partial = folder.with_name(f".{folder.name}.partial")
     flare.recipe(server, len(chosen.clients)).export(str(partial))
-    (made,) = partial.iterdir()
+    (job,) = partial.iterdir()
     shutil.rmtree(folder, ignore_errors=True)
-    made.rename(folder)
+    job.rename(folder)
     partial.rmdir()
     return folder

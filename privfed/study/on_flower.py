@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def server_app() -> ServerApp:
-    """Make the ServerApp that carries out a study, by ``--run-config``.
+    """Build the ServerApp that runs a study, configured by ``--run-config``.
 
     Its keys: ``study`` (the study's file), ``out`` (the output folder), ``policy`` (default: the first),
-    ``deadline`` (seconds to wait for a silent owner).
+    ``deadline`` (seconds to wait for an owner's reply).
     """
     from flwr.serverapp import ServerApp
 
@@ -45,7 +45,7 @@ def server_app() -> ServerApp:
 
 
 def _in_a_line(record: logging.LogRecord) -> bool:
-    """Let Flower say in one line, without a traceback, why a study was stopped."""
+    """Shorten Flower's log record of a stopped study to one line without traceback."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, PrivfedError):
         record.msg, record.args, record.exc_info = f"privfed: {error}", (), None
@@ -62,7 +62,7 @@ def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = N
         raise InputError(f"{folder}: name the folder with small letters, digits and hyphens")
     check_empty(folder)
     package = name.replace("-", "_")
-    told = {
+    values = {
         "name": name,
         "package": package,
         "study": (study or Path("study.toml")).resolve(),
@@ -72,4 +72,4 @@ def write_skeleton(folder: Path, study: Path | None = None, out: Path | None = N
         file = template.name.removesuffix(".in")
         path = folder / package / file if file.endswith(".py") else folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(Template(template.read_text("utf-8")).substitute(told), encoding="utf-8")
+        path.write_text(Template(template.read_text("utf-8")).substitute(values), encoding="utf-8")

@@ -1,12 +1,12 @@
-"""What a study leaves on disk: one folder, written whole or not at all.
+"""A study's output: one folder, written whole or not at all.
 
 FOLDER/study.toml                     the study as run
-FOLDER/data.stamp                     when the data were last written, so that attacks know them again
+FOLDER/data.stamp                     modification time of the data, checked before later attacks
 FOLDER/report.html, report.json       the budget report
 FOLDER/<policy>/policy.toml           the policy that the data owners adopted
-FOLDER/<policy>/ledgers/<client>.db   one ephemeral ledger for each data owner, unless they last elsewhere;
-                                      beside it, not to be published, .secret and .noise (sums)
-FOLDER/<policy>/session.json          which of a lasting ledger's requests were this study's
+FOLDER/<policy>/ledgers/<client>.db   one ephemeral ledger for each data owner, unless they are persistent;
+                                      next to it, not to be published, .secret and .noise (sums)
+FOLDER/<policy>/session.json          the session of this study's requests in persistent ledgers
 FOLDER/<policy>/heads.json            the ledgers' heads, as the server saw them
 FOLDER/<policy>/metrics.json          utility on held-out records (simulation)
 FOLDER/<policy>/findings.json         what the attacks achieved, and which do not apply (simulation)
@@ -43,12 +43,12 @@ from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 STUDY = "study.toml"
 #: File of the session by which a study's requests are found in persistent ledgers.
 SESSION = "session.json"
-JOURNAL = "journal"  #: All replies of owners on machines of their own
-HEADS = "heads.json"  #: The ledgers' heads, as the asking side saw them
+JOURNAL = "journal"  #: All replies of owners on other machines
+HEADS = "heads.json"  #: The ledgers' heads, as the server saw them
 NOISE = "noise.json"  #: File of the finding on the noise that a simulation drew
 #: File that lists an output's entries, one per line; a folder without it is no output.
 CONTENTS = ".privfed"
-#: What is written into a finished output later: pages, and the same printed.
+#: Pages that may be added to a finished output, and their PDF files.
 PAGES = {
     f"{page}.{form}"
     for page in ("report", "board", "regulator", "comparison")
@@ -58,16 +58,16 @@ PAGES = {
 
 @contextmanager
 def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary sibling to write into, which takes a free folder's place if all went well.
+    """Yield a temporary sibling folder, which replaces the target if no error is raised.
 
-    It is locked as long as this process lives; siblings that nobody holds any more are of killed ones, and removed.
+    It is locked while this process lives; unlocked siblings are of killed processes, and are removed.
     """
     target = Path(folder).resolve()
     _clear(target)
     _check_free(target, overwrite)
     with file_errors(f"--out {target}", "written"):
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial, lock = _locked(target)
+        partial, lock = _new_sibling(target)
     try:
         yield partial
         write_text(partial / CONTENTS, "\n".join([CONTENTS, *entries(partial)]) + "\n")
@@ -78,8 +78,8 @@ def written_whole(folder: str | Path, *, overwrite: bool = False) -> Iterator[Pa
         os.close(lock)
 
 
-def _locked(target: Path) -> tuple[Path, int]:
-    """A new sibling, and the descriptor by which it is locked."""
+def _new_sibling(target: Path) -> tuple[Path, int]:
+    """Return a new sibling folder, and the descriptor of its lock."""
     while True:
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}{CONTENTS}.", dir=target.parent))
         lock = os.open(partial, os.O_RDONLY)
@@ -91,22 +91,22 @@ def _locked(target: Path) -> tuple[Path, int]:
 
 
 def _clear(target: Path) -> None:
-    """Remove what killed processes left beside a folder; an output that one was about to replace comes back."""
+    """Remove siblings of a folder left by killed processes; restore an output that one was replacing."""
     named = re.compile(re.escape(f".{target.name}{CONTENTS}.") + r"[a-z0-9_]{8}(\.old)?")
-    found = target.parent.iterdir() if target.parent.is_dir() else ()
-    for left in sorted((path for path in found if named.fullmatch(path.name)), reverse=True):
-        beside = left.with_suffix("") if left.suffix == ".old" else left
-        with suppress(OSError), _unlocked(beside):
-            if left.suffix == ".old" and not target.exists():
-                os.replace(left, target)
+    siblings = target.parent.iterdir() if target.parent.is_dir() else ()
+    for stale in sorted((path for path in siblings if named.fullmatch(path.name)), reverse=True):
+        sibling = stale.with_suffix("") if stale.suffix == ".old" else stale
+        with suppress(OSError), _claim(sibling):
+            if stale.suffix == ".old" and not target.exists():
+                os.replace(stale, target)
             else:
-                shutil.rmtree(left)
-                warnings.warn(f"removed {left}, which a killed run left", Note, stacklevel=3)
+                shutil.rmtree(stale)
+                warnings.warn(f"removed {stale}, which a killed run left", Note, stacklevel=3)
 
 
 @contextmanager
-def _unlocked(folder: Path) -> Iterator[None]:
-    """Hold a folder that no process holds, or is no more; OSError where one does."""
+def _claim(folder: Path) -> Iterator[None]:
+    """Lock a folder, if it exists (OSError: another process holds the lock)."""
     if not folder.exists():
         yield
         return
@@ -130,17 +130,17 @@ def _check_free(target: Path, overwrite: bool) -> None:
             "name a new folder"
         )
     if not overwrite:
-        held, lost = "output", ""
+        kind, warning = "output", ""
         if (target / STUDY).is_file():
-            held = "study"
-            lost = " (which removes its ephemeral ledgers, and so the record of what was spent)"
+            kind = "study"
+            warning = " (which removes its ephemeral ledgers, and so the record of what was spent)"
         raise InputError(
-            f"--out {target}: holds an earlier {held}; name a new folder, or add --overwrite{lost}"
+            f"--out {target}: holds an earlier {kind}; name a new folder, or add --overwrite{warning}"
         )
 
 
 def entries(folder: Path) -> set[str]:
-    """Names of all that lies in a folder."""
+    """Return the names of a folder's entries."""
     return {path.name for path in folder.iterdir()}
 
 
@@ -160,11 +160,11 @@ class Output:
 
     @classmethod
     def opened(cls, folder: str | Path) -> Output:
-        """Open a finished output; an InputError where there is none."""
+        """Open a finished output (InputError: there is none)."""
         if not Path(folder).exists():
             raise InputError(f"{folder}: there is no such folder or file")
         if not (Path(folder) / STUDY).is_file() or not cls(folder).policies:
-            within = sorted(one for one in Path(folder).glob("*/") if files_in(one))
+            within = sorted(child for child in Path(folder).glob("*/") if files_in(child))
             ledgers = f", or for its ledgers {within[0]}" if within else ""
             raise InputError(
                 f"folder {folder}: holds no study's output; give the --out of `privfed audit`{ledgers}"
@@ -183,7 +183,7 @@ class Output:
         return tuple(name for name in names if (self.folder / name / "policy.toml").is_file())
 
     def list_pages(self) -> None:
-        """Count the pages that were written since among the output's own entries, which ``overwrite`` may remove."""
+        """Add pages written later to the output's entries, which ``overwrite`` may remove."""
         path = self.folder / CONTENTS
         known = path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
         later = sorted((entries(self.folder) & PAGES) - set(known))
@@ -191,42 +191,42 @@ class Output:
             write_text(path, "\n".join([*known, *later]) + "\n")
 
     def policy(self, name: str) -> Path:
-        """Folder of one policy."""
+        """Return one policy's folder."""
         return self.folder / name
 
     def ledger_files(self, name: str) -> dict[str, Path]:
-        """One policy's ledger files, by client."""
+        """Return one policy's ledger files, by client."""
         if (self.policy(name) / SESSION).is_file():
-            lasting, asked = PersistentLedgers.of(self.study), self.heads(name)
-            files = {} if lasting is None else lasting.files()
-            return {client: path for client, path in files.items() if client in asked}
-        found = files_in(self.policy(name) / "ledgers")
-        if not found:
+            ledgers, heads = PersistentLedgers.of(self.study), self.heads(name)
+            files = {} if ledgers is None else ledgers.files()
+            return {client: path for client, path in files.items() if client in heads}
+        ephemeral = files_in(self.policy(name) / "ledgers")
+        if not ephemeral:
             raise InputError(f"folder {self.policy(name)}: {self._without_ledgers(name)}")
-        return found
+        return ephemeral
 
     def _without_ledgers(self, name: str) -> str:
         if not (self.policy(name) / JOURNAL).is_file():
             return "holds no ledgers; run the study anew"
         if not (self.policy(name) / HEADS).is_file():
             return "the study has not ended; run it again, and it goes on from its journal"
-        return f"holds no ledgers yet; {self._give(sorted(self.heads(name)))}"
+        return f"holds no ledgers yet; {self._ask_owners(sorted(self.heads(name)))}"
 
-    def _give(self, owners: Sequence[str]) -> str:
-        named = ", ".join(f"{quote(owner, safe=' ')}.db" for owner in owners)
-        return f"each owner gives a copy of hers, once her gate is stopped: put it into ledgers as {named}"
+    def _ask_owners(self, owners: Sequence[str]) -> str:
+        names = ", ".join(f"{quote(owner, safe=' ')}.db" for owner in owners)
+        return f"each owner gives a copy of hers, once her gate is stopped: put it into ledgers as {names}"
 
     def check_given(self, name: str) -> None:
-        """Check that each owner on a machine of her own gave a copy of her ledger (InputError: one is not there)."""
+        """Check that each owner on another machine gave a copy of her ledger (InputError: one is missing)."""
         if (self.policy(name) / JOURNAL).is_file():
-            there = self.ledger_files(name)
-            if lacking := sorted(set(self.heads(name)) - set(there)):
-                told = f"lacks the ledger of {', '.join(lacking)}; {self._give(lacking)}"
-                raise InputError(f"folder {self.policy(name)}: {told}")
+            present = self.ledger_files(name)
+            if missing := sorted(set(self.heads(name)) - set(present)):
+                problem = f"lacks the ledger of {', '.join(missing)}; {self._ask_owners(missing)}"
+                raise InputError(f"folder {self.policy(name)}: {problem}")
 
     @contextmanager
     def ledgers(self, name: str) -> Iterator[dict[str, Ledger]]:
-        """Open one policy's ledgers to read, by client; they are closed afterwards."""
+        """Open one policy's ledgers for reading, by client, and close them afterwards."""
         opened: dict[str, Ledger] = {}
         try:
             for client, path in self.ledger_files(name).items():
@@ -237,22 +237,24 @@ class Output:
                 ledger.close()
 
     def transcript(self, name: str) -> Transcript:
-        """What left in this study under one policy, in order of time: all that an attack may read."""
+        """Return all releases of this study under one policy, in order of time: all that an attack may read."""
         session = str(self.read(name, SESSION) or "")
         with self.ledgers(name) as ledgers:
-            return in_time(x for ledger in ledgers.values() for x in ledger.disclosed(session))
+            return in_time(
+                entry for ledger in ledgers.values() for entry in ledger.disclosed(session)
+            )
 
     def heads(self, name: str) -> dict[str, Head]:
-        """The heads that the server saw, by client: what a verified chain must pass through."""
+        """Return the heads that the server saw, by client; a verified chain must contain them."""
         seen = self.read(name, "heads.json") or {}
         return {client: Head(int(seq), str(hash_)) for client, (seq, hash_) in seen.items()}
 
-    def write(self, name: str, file: str, plain: Any) -> None:
+    def write(self, name: str, file: str, data: Any) -> None:
         """Write one policy's JSON file, in one step."""
-        write_text(self.policy(name) / file, json.dumps(finite(plain), indent=2) + "\n")
+        write_text(self.policy(name) / file, json.dumps(finite(data), indent=2) + "\n")
 
     def read(self, name: str, file: str) -> Any:
-        """Read one policy's JSON file; none where there is no such file, InputError if it is no JSON."""
+        """Read one policy's JSON file; None if there is no such file, InputError if it is no JSON."""
         path = self.policy(name) / file
         if not path.is_file():
             return None
@@ -263,7 +265,7 @@ class Output:
 
 
 def write_out(out: Path, text: str, *, overwrite: bool) -> None:
-    """Write the file of a command's ``--out``, in one step; InputError if it exists or cannot be."""
+    """Write the file of a command's ``--out``, in one step (InputError: it exists or cannot be written)."""
     if out.exists() and not overwrite:
         raise InputError(f"--out {out}: exists already; name another file, or add --overwrite")
     with file_errors(f"--out {out}", "written"):
@@ -271,7 +273,7 @@ def write_out(out: Path, text: str, *, overwrite: bool) -> None:
 
 
 def check_empty(folder: Path) -> None:
-    """Check that a folder is new or empty; an InputError says otherwise."""
+    """Check that a folder is new or empty (InputError: it is not)."""
     if folder.is_file():
         raise InputError(f"{folder}: is a file, where a new folder is to be made; name another one")
     if folder.exists() and any(folder.iterdir()):
@@ -280,7 +282,7 @@ def check_empty(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
-    """Give a hidden sibling of a new or empty folder to write into, which takes its place if all went well."""
+    """Yield a hidden sibling of a new or empty folder, which replaces it if no error is raised."""
     check_empty(folder)
     partial = folder.parent / f".{folder.resolve().name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -308,16 +310,16 @@ def write_text(path: Path, text: str) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def finite(plain: Any) -> Any:
-    """Plain data for JSON, which has no infinity: such numbers become text, NaN becomes null."""
-    if isinstance(plain, Mapping):
-        return {str(key): finite(value) for key, value in plain.items()}
-    if isinstance(plain, list | tuple):
-        return [finite(value) for value in plain]
-    if isinstance(plain, np.ndarray):
-        return finite(plain.tolist())
-    if isinstance(plain, np.generic):
-        return finite(plain.item())
-    if isinstance(plain, float) and not math.isfinite(plain):
-        return None if math.isnan(plain) else ("infinity" if plain > 0 else "-infinity")
-    return plain
+def finite(data: Any) -> Any:
+    """Convert to plain data for JSON: infinities become text, NaN becomes None."""
+    if isinstance(data, Mapping):
+        return {str(key): finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    if isinstance(data, np.ndarray):
+        return finite(data.tolist())
+    if isinstance(data, np.generic):
+        return finite(data.item())
+    if isinstance(data, float) and not math.isfinite(data):
+        return None if math.isnan(data) else ("infinity" if data > 0 else "-infinity")
+    return data

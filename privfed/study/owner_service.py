@@ -1,4 +1,4 @@
-"""A data owner's side as a service: its sockets, and its health and metrics for this machine alone."""
+"""A data owner's side as a service: its sockets, and its health and metrics on this machine only."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from privfed.privacy.accountant import fraction_of
 from privfed.study.ledger_commands import currency
 from privfed.study.loopback import NOT_FOUND, HttpResponse, LoopbackServer
 
-#: Each metric's type and what it says.
+#: Each metric's type and description.
 METRICS = {
     "privfed_open": (
         "gauge",
@@ -35,7 +35,7 @@ Samples = Iterator[tuple[str, Mapping[str, str], float]]
 
 
 class OwnerService:
-    """Answers at an owner's sockets, and tells of it where the owner's file names a port, until closed.
+    """Answers at an owner's sockets, and serves metrics if the owner's file names a port, until closed.
 
     InputError: a socket or the port is taken.
     """
@@ -50,26 +50,27 @@ class OwnerService:
             sockets = owner.open_sockets(side)
             for socket in sockets:
                 self._closing.callback(socket.close)
-            #: Who is answered where.
+            #: Each peer with its socket, and the port of the metrics.
             self.served = [
-                f"{at} at {one.path}" for at, one in zip(owner.sockets, sockets, strict=True)
+                f"{peer} at {opened.path}"
+                for peer, opened in zip(owner.sockets, sockets, strict=True)
             ]
             if owner.metrics is not None:
-                telling = Telling(side, owner.metrics)
-                self._closing.callback(telling.close)
-                threading.Thread(target=telling.serve, daemon=True).start()
-                self.served.append(f"metrics at port {telling.port}")
+                server = MetricsServer(side, owner.metrics)
+                self._closing.callback(server.close)
+                threading.Thread(target=server.serve, daemon=True).start()
+                self.served.append(f"metrics at port {server.port}")
             failing.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Answer what has arrived, then close the ledger."""
+        """Answer pending requests, then close the ledger."""
         self._closing.close()
 
 
-class Telling(LoopbackServer):
+class MetricsServer(LoopbackServer):
     """``/health``, 200 or 503, and ``/metrics`` in Prometheus's text format."""
 
     def __init__(self, side: OwnerSide, port: int) -> None:
@@ -77,7 +78,7 @@ class Telling(LoopbackServer):
         self._side = side
 
     def answer(self, path: str) -> HttpResponse:
-        """Health, or metrics."""
+        """Return health, metrics, or status 404."""
         if path == "/health":
             fault = self._fault()
             return HttpResponse(503 if fault else 200, f"{fault or 'open'}\n")
@@ -104,9 +105,9 @@ class Telling(LoopbackServer):
         spent = ledger.spent(self._side.gate.accountant)
         for kind, count in sorted(spent.times.items()):
             yield "privfed_charges_total", {"kind": kind}, count
-        known = currency(ledger)
-        if known is not None and not spent.unprotected:
-            ceiling, blocks = known[2], ledger.study_blocks()
+        in_force = currency(ledger)
+        if in_force is not None and not spent.unprotected:
+            ceiling, blocks = in_force[2], ledger.study_blocks()
             taken = fraction_of(committed(spent.total, blocks.values()), ceiling)
             yield "privfed_budget_left_ratio", {}, float(max(1 - taken, Fraction(0)))
             for study, block in blocks.items():
@@ -116,21 +117,23 @@ class Telling(LoopbackServer):
         if ledger.path is not None:
             tally = read_tally(ledger.path, owner)
             yield "privfed_noise_cells", {}, tally.cells
-            convicted = [one for one in audit_noise({owner: tally}) if one.severity == "breach"]
+            convicted = [
+                finding for finding in audit_noise({owner: tally}) if finding.severity == "breach"
+            ]
             yield "privfed_noise_convicted", {}, bool(convicted)
 
 
 def _text(samples: Samples) -> str:
-    """Samples in Prometheus's text format, each metric's together."""
+    """Format samples in Prometheus's text format, grouped by metric."""
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
     for name, labels, value in samples:
-        told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        lines[name].append(f"{name}{f'{{{told}}}' if told else ''} {float(value):.12g}")
+        rendered = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        lines[name].append(f"{name}{f'{{{rendered}}}' if rendered else ''} {float(value):.12g}")
     return "".join(
         f"# HELP {name} {METRICS[name][1]}\n# TYPE {name} {METRICS[name][0]}\n"
-        + "".join(f"{line}\n" for line in found)
-        for name, found in lines.items()
-        if found
+        + "".join(f"{line}\n" for line in rows)
+        for name, rows in lines.items()
+        if rows
     )
 
 

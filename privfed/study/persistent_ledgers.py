@@ -1,7 +1,7 @@
-"""Persistent ledgers: one file per data owner, in a folder that outlives studies and their outputs.
+"""Persistent ledgers: one file per data owner, in a folder that is kept across studies.
 
 One budget is in force in all of them. A study reserves a share, its maximum cost, when it starts, and
-starts only if that fits every owner's rest; last heads are remembered by :mod:`privfed.ledger.registry`.
+starts only if every owner's remaining budget covers it; :mod:`privfed.ledger.registry` keeps the last heads.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from privfed.study.price import Balance, Price, lacking, remaining
 from privfed.study.study import Study
 from privfed.tables.schema import Schema
 
-#: Ending of the file of heads that earlier versions kept beside the folder that they are of.
+#: Ending of the file of heads that earlier versions kept next to the folder of ledgers.
 HEADS = ".heads.json"
-NAMED = 5  #: Most owners that a refusal names
+NAMED = 5  #: Maximum owners that a refusal names
 
 
 def files_in(folder: Path) -> dict[str, Path]:
@@ -71,21 +71,21 @@ class PersistentLedgers:
 
     @property
     def earlier_heads_file(self) -> Path:
-        """The file of heads that earlier versions kept beside the folder; it is still read."""
+        """The file of heads that earlier versions kept next to the folder; it is still read."""
         return self.folder.with_name(self.folder.name + HEADS)
 
     def earlier_heads(self) -> dict[str, Head]:
-        """Return the heads that earlier versions kept beside the folder."""
+        """Return the heads that earlier versions kept next to the folder."""
         return read_heads(self.earlier_heads_file) if self.earlier_heads_file.is_file() else {}
 
     def registry(self) -> Registry:
-        """Return where the ledgers' heads are remembered; makes the ledgers' folder, or a StudyError."""
+        """Return the registry of the ledgers' heads; creates the ledgers' folder (StudyError: it cannot)."""
         with file_errors(str(self), "written", "name another folder", StudyError):
             self.folder.mkdir(parents=True, exist_ok=True)
         return Registry(witness=self.witness)
 
     def check_outside(self, out: Path) -> None:
-        """Check that the folder is not inside an output, which may be replaced; or a StudyError."""
+        """Check that the folder is not inside an output, which may be replaced (StudyError)."""
         if self.folder.is_relative_to(out.resolve()):
             raise StudyError(
                 f"{self}: lie inside the output {out}, which --overwrite replaces; name a folder "
@@ -95,52 +95,56 @@ class PersistentLedgers:
     # --- one budget for all studies --------------------------------------------------------------
 
     def terms(self) -> dict[str, Any] | None:
-        """Return what is in force in all ledgers (budget, unit, relation, accountant), or None."""
-        found: dict[str, dict[str, Any]] = {}
+        """Return the terms in force in all ledgers (budget, unit, relation, accountant), or None."""
+        by_owner: dict[str, dict[str, Any]] = {}
         for owner, path in self.files().items():
             with closing(Ledger.read(path)) as ledger:
                 terms = ledger.terms
             if terms is None:
                 continue
-            found[owner] = terms
-            first = next(iter(found))
-            if terms != found[first]:
+            by_owner[owner] = terms
+            first = next(iter(by_owner))
+            if terms != by_owner[first]:
                 raise StudyError(
                     f"{self}: {first!r} and {owner!r} hold different budgets or units; let their "
                     "owners amend them to one, or give each a folder of its own"
                 )
-        return next(iter(found.values()), None)
+        return next(iter(by_owner.values()), None)
 
     def hold(self, study: Study, choice: PolicyChoice, proposed: Policy) -> Policy:
-        """Return a study's policy with the owners' budget, unit, relation and accountant in force.
+        """Return a study's policy with the owners' budget, limits and accountant in force.
 
-        A policy's file is the owners' own and stays unmodified; the ledgers check it. StudyError: the
-        study states another budget than is in force, or a policy without a guarantee.
+        A policy file is unmodified; the ledgers check it. StudyError: the study states another budget
+        than the one in force, or has a policy without a guarantee.
         """
-        held = self.terms()
-        own = proposed.budget
-        wanted = None if own is None else study.clients.whole(own.delta)
-        if own is None and study.clients.budget is not None:
+        terms = self.terms()
+        budget = proposed.budget
+        stated = None if budget is None else study.clients.whole(budget.delta)
+        if budget is None and study.clients.budget is not None:
             raise StudyError(
                 f"policy {choice.name!r} has no finite guarantee, so that no budget can hold it; leave "
                 'budget out under [clients], or write base = "private"'
             )
         if choice.base.endswith(".toml"):
-            if wanted not in (None, own):
+            if stated not in (None, budget):
                 raise StudyError(
                     f"policy {choice.name!r} is a file with a budget of its own; leave budget out "
                     "under [clients], or write the same"
                 )
             return proposed
-        if held is None:
-            return proposed if wanted is None else replace(proposed, budget=wanted)
-        return self._in_force(held, choice, proposed, wanted)
+        if terms is None:
+            return proposed if stated is None else replace(proposed, budget=stated)
+        return self._in_force(terms, choice, proposed, stated)
 
     def _in_force(
-        self, held: Mapping[str, Any], choice: PolicyChoice, proposed: Policy, wanted: Budget | None
+        self,
+        terms: Mapping[str, Any],
+        choice: PolicyChoice,
+        proposed: Policy,
+        stated: Budget | None,
     ) -> Policy:
-        plain = held.get("budget")
-        budget = None if plain is None else Budget.of(plain["epsilon"], plain["delta"])
+        stored = terms.get("budget")
+        budget = None if stored is None else Budget.of(stored["epsilon"], stored["delta"])
         if (budget is None) != (proposed.budget is None):
             has = "a budget" if budget is not None else "no budget"
             raise StudyError(
@@ -148,29 +152,29 @@ class PersistentLedgers:
                 f"{'no finite guarantee' if budget is not None else 'one'}; give it ledgers of its own, "
                 "or let the owners amend theirs (privfed ledger set-budget)"
             )
-        if budget is not None and wanted not in (None, budget):
+        if budget is not None and stated not in (None, budget):
             raise StudyError(
                 f"{self}: hold epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)} for all "
                 "studies, not what budget under [clients] says; leave it out, or let the owners change "
                 f"it: privfed ledger set-budget {self.folder} --epsilon ..."
             )
-        limits = tuple(Limit.from_dict(entry) for entry in held.get("limit", ()))
-        kept = held["accountant"] == "pure" and proposed.accountant != "pure"
-        accountant = proposed.accountant if kept else held["accountant"]
+        limits = tuple(Limit.from_dict(entry) for entry in terms.get("limit", ()))
+        keep = terms["accountant"] == "pure" and proposed.accountant != "pure"
+        accountant = proposed.accountant if keep else terms["accountant"]
         return replace(proposed, budget=budget, limits=limits, accountant=accountant)
 
     # --- before a study begins -------------------------------------------------------------------
 
     def begin(self, study: Study, price: Price, schema: Schema, owners: Sequence[str]) -> None:
-        """Refuse a study that the ledgers cannot pay as a whole, before any query or charge.
+        """Refuse a study that the remaining budgets do not cover as a whole, before any query or charge.
 
         Raises:
-            LedgerError: a ledger was rewritten, replaced by an older copy, or is gone.
-            PolicyError: the ledgers have other terms, or the study's name stands for another policy.
-            BudgetError: the cost exceeds the rest of a budget.
-            StudyError: an unprotected release beside a budget.
+            LedgerError: a ledger was rewritten, replaced by an older copy, or is missing.
+            PolicyError: the ledgers have other terms, or another policy under the study's name.
+            BudgetError: the cost exceeds a remaining budget.
+            StudyError: an unprotected release under a budget.
         """
-        self.check_heads(owners)  # before what only a sound ledger can say
+        self.check_heads(owners)  # before anything that needs a valid ledger
         self._check_policy(study, price.policy)
         if price.policy.budget is None:
             return
@@ -182,12 +186,12 @@ class PersistentLedgers:
                 f"{self}: hold a budget, and study {study.name!r} would release {what}, which no budget "
                 "covers; give it ledgers of its own, or a public schema and a finite guarantee"
             )
-        left = self.balances(study, price.policy, owners)
-        _check_times(study, price, left)
-        check_affordable(study, price, left, self.folder)
+        balances = self.balances(study, price.policy, owners)
+        _check_times(study, price, balances)
+        check_affordable(study, price, balances, self.folder)
 
     def check_heads(self, owners: Sequence[str]) -> None:
-        """Verify the owners' ledgers against the heads of earlier runs; LedgerError: one is not it."""
+        """Verify the owners' ledgers against the heads of earlier runs (LedgerError: one does not match)."""
         files, registry = self.files(), Registry(witness=self.witness)
         earlier = self.earlier_heads()
         for known in registry.under(self.folder):
@@ -201,17 +205,17 @@ class PersistentLedgers:
                         f"{earlier[owner]}); put it back, newest copy first"
                     )
                 continue
-            told = verified(files[owner], registry, [earlier[owner]] if owner in earlier else [])
-            if told.copy_of is not None:
+            state = verified(files[owner], registry, [earlier[owner]] if owner in earlier else [])
+            if state.copy_of is not None:
                 raise LedgerError(
-                    f"{self}: that of {owner!r} is a copy of {told.copy_of}, which is still there, and "
+                    f"{self}: that of {owner!r} is a copy of {state.copy_of}, which is still there, and "
                     "one budget cannot be spent in two places; go on with that one, or remove it first"
                 )
-            if told.secret_fault is not None:
-                raise told.secret_fault
-            if not told.known and told.head.seq > 1:
+            if state.secret_fault is not None:
+                raise state.secret_fault
+            if not state.known and state.head.seq > 1:
                 warnings.warn(
-                    f"{self}: that of {owner!r} has {number_of(told.head.seq, 'row')}, and no head of it is known "
+                    f"{self}: that of {owner!r} has {number_of(state.head.seq, 'row')}, and no head of it is known "
                     "here, so an older copy would not be noticed; ask its owner for a head that was "
                     "published, and verify it",
                     Note,
@@ -221,12 +225,12 @@ class PersistentLedgers:
     def _check_policy(self, study: Study, adopted: Policy) -> None:
         for owner, path in self.files().items():
             with closing(Ledger.read(path)) as ledger:
-                held, known = ledger.terms, ledger.policies().get(study.name)
+                terms, policy = ledger.terms, ledger.policies().get(study.name)
                 divisions = ledger.divisions()
             where = f"{self}, {owner!r}"
-            if held is not None:
-                check_countable(where, held, adopted.terms)
-                if held != adopted.terms:
+            if terms is not None:
+                check_countable(where, terms, adopted.terms)
+                if terms != adopted.terms:
                     raise PolicyError(
                         f"{where}: another budget is in force than that of policy {adopted.name!r}; "
                         f"write the same, or let the owners change it: privfed ledger set-budget {self.folder}"
@@ -234,20 +238,20 @@ class PersistentLedgers:
             for earlier, division in divisions.items():
                 if division != study.division:
                     raise StudyError(
-                        f"{where}: study {earlier!r} divided its table by {_told(division)}, and this one by "
-                        f"{_told(study.division)}, so that a record would be in several ledgers and no budget "
+                        f"{where}: study {earlier!r} divided its table by {_format_division(division)}, and this one by "
+                        f"{_format_division(study.division)}, so that a record would be in several ledgers and no budget "
                         "bound what is told of it; write the same, or name a new folder of ledgers"
                     )
-            if known is not None and known.digest != adopted.digest:
+            if policy is not None and policy.digest != adopted.digest:
                 raise PolicyError(
                     f"{where}: study {study.name!r} was begun under another policy; give this one a "
                     "name of its own (the budget goes on)"
                 )
 
     def balances(self, study: Study, adopted: Policy, owners: Sequence[str]) -> list[Balance]:
-        """Return what each owner has spent or reserved for other studies; LedgerError: see :meth:`check_heads`."""
+        """Return what each owner spent or reserved for other studies (LedgerError: see :meth:`check_heads`)."""
         self.check_heads(owners)
-        files, accountant, found = self.files(), accountant_of(adopted), []
+        files, accountant, balances = self.files(), accountant_of(adopted), []
         for owner in owners:
             spent, times = accountant.nothing, {}
             holding: tuple[str, ...] = ()
@@ -256,63 +260,69 @@ class PersistentLedgers:
                     spent = ledger.taken(accountant, but=study.name)
                     times = ledger.times(study.name)
                     blocks = ledger.study_blocks().values()
-                    others = [one for one in blocks if one.study != study.name]
-                    holding = tuple(one.study for one in others if any(one.unspent))
-            found.append(Balance(owner, spent, times, holding))
-        return found
+                    others = [block for block in blocks if block.study != study.name]
+                    holding = tuple(block.study for block in others if any(block.unspent))
+            balances.append(Balance(owner, spent, times, holding))
+        return balances
 
     @contextmanager
     def study_block(
         self, study: Study, price: Price, ledgers: Mapping[str, Ledger]
     ) -> Iterator[None]:
-        """Reserve a study's share in all its owners' ledgers, and seal it in the end, however it ends.
+        """Reserve a study's share in all owners' ledgers, and seal the study on exit, also after errors.
 
-        Owners are asked in the order of their names: of two studies begun at once the second is refused
-        by the first owner, and leaves nothing reserved behind. See :meth:`.Ledger.reserve_share`.
+        Ledgers are visited in the order of owners' names: of two concurrent studies, the first owner refuses
+        the second, so that nothing stays reserved for it. See :meth:`.Ledger.reserve_share`.
         """
-        begun: list[Ledger] = []
+        reserved: list[Ledger] = []
         accountant = accountant_of(price.policy)
         try:
             for name in sorted(ledgers):
                 book = ledgers[name]
                 book.reserve_share(study.name, price.amount, accountant, study.division)
-                begun.append(book)
+                reserved.append(book)
             yield
         finally:
-            for ledger in begun:
+            for ledger in reserved:
                 ledger.seal_study(study.name)
 
 
-def _told(division: Mapping[str, Any]) -> str:
-    ordered = sorted(division.items(), key=lambda one: one[0] != "partition")
+def _format_division(division: Mapping[str, Any]) -> str:
+    ordered = sorted(division.items(), key=lambda item: item[0] != "partition")
     return ", ".join(f"{key} = {value!r}" for key, value in ordered if value is not None)
 
 
-def _check_times(study: Study, price: Price, left: Sequence[Balance]) -> None:
+def _check_times(study: Study, price: Price, balances: Sequence[Balance]) -> None:
     """Check the plan against each kind's maximum number of answers in this study."""
-    for one in left:
+    for balance in balances:
         for line in price.lines:
-            most = [g.times for g in price.policy.guards.get(line.kind, ()) if g.times is not None]
-            asked = one.times.get(line.kind, 0)
-            if most and line.loss is not None and asked + line.times > min(most):
+            limits = [
+                g.times for g in price.policy.guards.get(line.kind, ()) if g.times is not None
+            ]
+            used = balance.times.get(line.kind, 0)
+            if limits and line.loss is not None and used + line.times > min(limits):
                 raise BudgetError(
-                    f"study {study.name!r} would ask {one.owner!r} for {line.kind} {number_of(line.times, 'time')} more, "
-                    f"and its policy allows {min(most)} in one study, of which it has used {asked}; give "
+                    f"study {study.name!r} would ask {balance.owner!r} for {line.kind} {number_of(line.times, 'time')} more, "
+                    f"and its policy allows {min(limits)} in one study, of which it has used {used}; give "
                     "the new try a name of its own (the budget goes on)"
                 )
 
 
-def check_affordable(study: Study, price: Price, left: Sequence[Balance], folder: Path) -> None:
-    """Refuse a study whose price exceeds an owner's rest: a BudgetError with both, by kind."""
-    short, budget = sorted(lacking(price, left), key=lambda one: one.owner), price.policy.budget
+def check_affordable(study: Study, price: Price, balances: Sequence[Balance], folder: Path) -> None:
+    """Refuse a study whose price exceeds an owner's remaining budget (BudgetError with both, by kind)."""
+    short, budget = (
+        sorted(lacking(price, balances), key=lambda balance: balance.owner),
+        price.policy.budget,
+    )
     if budget is None or not (short or price.over):
         return
     has = ", ".join(
-        f"{one.owner} has epsilon {remaining(one, price.policy)}" for one in short[:NAMED]
+        f"{balance.owner} has epsilon {remaining(balance, price.policy)}"
+        for balance in short[:NAMED]
     )
     has += f", and {len(short) - NAMED} more have too little" if len(short) > NAMED else ""
     why = f"less is left: {has}" if short else f"it exceeds {', '.join(price.over)}"
-    why += kept({name for one in short for name in one.holding})
+    why += kept({name for balance in short for name in balance.holding})
     raise BudgetError(
         f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
         f"{shown(price.epsilon or 0)} at delta {shown_delta(price.delta)} of each owner's budget of epsilon "

@@ -1,4 +1,4 @@
-"""What a saved model predicts, and records made up from it: ``privfed predict``, ``privfed synthesize``."""
+"""Predictions of a saved model, and synthetic records from it: ``privfed predict``, ``privfed synthesize``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from privfed.tables.sources import read_table
 from privfed.tables.table_faults import check_table
 from privfed.tables.toml_file import naming
 
-#: What to write for a model of which each client keeps its own part.
+#: Message for a personal learner's model.
 _HOMES = "model file {}: each client has a model of its own; write --client {} --shelf PATH ({})"
 
 
@@ -27,9 +27,9 @@ def predict(
 ) -> pd.DataFrame:
     """Predict each row of a CSV file by a saved model; columns outside its schema are ignored.
 
-    How the file is written (separator, encoding, decimals) is told by its first lines, as for ``privfed schema``.
+    The file's format (separator, encoding, decimals) is detected from its first lines, as for ``privfed schema``.
 
-    ``client`` names whose personal model predicts, which lies on that client's ``shelf``.
+    ``client`` selects a personal model, which is in that client's local store, the file ``shelf``.
 
     Returns:
         one row per record: the prediction under the target's name, and a classifier's probabilities, each
@@ -38,22 +38,22 @@ def predict(
     Raises:
         InputError: no such file, no model, missing columns, or a client without a model.
     """
-    learnt = load(model)
+    fitted = load(model)
     if shelf is not None:
-        _take_home(learnt, client, shelf)
-    if isinstance(learnt, PersonalLearner) and shelf is None and client in learnt.clients_:
+        _take_home(fitted, client, shelf)
+    if isinstance(fitted, PersonalLearner) and shelf is None and client in fitted.clients_:
         raise InputError(
             _HOMES.format(model, client, "the .shelf file beside that client's ledger")
         )
     try:
         with naming(f"data file {table}"):
-            frame = read_table(table, text=form_of(table), schema=learnt.schema_)
+            frame = read_table(table, text=form_of(table), schema=fitted.schema_)
             if frame.empty:
                 raise InputError("holds no records; give at least one")
-            check_table(frame, Schema(learnt.schema_.features))
-            return _predicted(learnt, frame, client)
+            check_table(frame, Schema(fitted.schema_.features))
+            return _predicted(fitted, frame, client)
     except NoCommonModel:
-        clients = f"there is none for all; clients are {', '.join(map(shown, learnt.clients_))}"
+        clients = f"there is none for all; clients are {', '.join(map(shown, fitted.clients_))}"
         raise InputError(_HOMES.format(model, "NAME", clients)) from None
 
 
@@ -61,17 +61,17 @@ def synthesize(model: Path, rows: int, random_state: int | None = None) -> pd.Da
     """Draw records with labels from a saved private forest; see :meth:`.FedForestClassifier.synthesize`.
 
     Raises:
-        InputError: no such file, no model, or one without the releases that records are drawn from.
+        InputError: no such file, no model, or one without the releases needed.
     """
-    learnt = load(model)
-    if not hasattr(learnt, "synthesize"):
+    fitted = load(model)
+    if not hasattr(fitted, "synthesize"):
         raise InputError(
-            f"model file {model}: {type(learnt).__name__} keeps no releases that records are drawn "
+            f"model file {model}: {type(fitted).__name__} keeps no releases that records are drawn "
             "from; give a FedForestClassifier or FedForestRegressor of a private policy"
         )
     with naming(f"model file {model}"):
-        made: pd.DataFrame = learnt.synthesize(rows, random_state)
-    return made
+        records: pd.DataFrame = fitted.synthesize(rows, random_state)
+    return records
 
 
 def _take_home(model: FederatedLearner, client: str | None, shelf: Path) -> None:
@@ -81,17 +81,17 @@ def _take_home(model: FederatedLearner, client: str | None, shelf: Path) -> None
         )
     if not shelf.is_file():
         raise InputError(f"--shelf {shelf}: there is no such file; it lies beside the ledger")
-    with closing(LocalStore(shelf, client)) as own:
-        model.take_home(client, own)
+    with closing(LocalStore(shelf, client)) as store:
+        model.take_home(client, store)
 
 
 def _predicted(model: FederatedLearner, frame: pd.DataFrame, client: str | None) -> pd.DataFrame:
     target = model.schema_.target
-    found = pd.DataFrame(
+    predictions = pd.DataFrame(
         {"predicted" if target is None else target.name: model.predict(frame, client=client)}
     )
     if not hasattr(model, "predict_proba"):
-        return found
-    chances = np.asarray(model.predict_proba(frame, client=client))
+        return predictions
+    proba = np.asarray(model.predict_proba(frame, client=client))
     names = [f"probability of {name}" for name in np.asarray(model.classes_)]
-    return found.join(pd.DataFrame(chances, columns=names))
+    return predictions.join(pd.DataFrame(proba, columns=names))

@@ -1,4 +1,4 @@
-"""The maximum cost of a study, from plan and policy alone: no record is read, so it is public."""
+"""The maximum cost of a study, from its plan and policy: public, as no records are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from privfed.tables.schema import Schema
 if TYPE_CHECKING:
     from privfed.learners.base import Planned
 
-#: What is known of masks among owners whom only the table names.
+#: Note on masks among owners who are not known before the table is read.
 UNNAMED = (
     "behind masks where its sums are masked; write names or count under [clients] to have what holds if they "
     "fail priced too, which depends on the number of owners"
@@ -68,12 +68,12 @@ class Price:
     fits: bool  #: whether the total is within the budget
     over: tuple[str, ...] = ()  #: the limits that it exceeds, in words
     shuffled: Fraction | None = None  #: epsilon if the shuffler that the policy trusts is honest
-    deployed: bool = False  #: whether among owners' own machines, not simulated here
-    unnamed: bool = False  #: whether sums are masked among owners whom only the table names
+    deployed: bool = False  #: whether run on the owners' machines, not simulated
+    unnamed: bool = False  #: whether sums are masked among owners who are not known yet
 
     @property
     def name(self) -> str:
-        """The policy's name, and where it is carried out."""
+        """The policy's name, and where it is run."""
         return f"{self.policy.name}, on the owners' machines" if self.deployed else self.policy.name
 
     @property
@@ -83,11 +83,11 @@ class Price:
 
     @property
     def basis(self) -> str:
-        """What the total would rest on beside what is derived, in words; or nothing."""
+        """The total's assumptions that are not derived here, in words; empty if there are none."""
         names = {name for line in self.lines if line.loss for name in line.loss.basis}
-        told, masked = basis_in_words(names), self.policy.masked
-        told += "; " * bool(told and self.unnamed) + UNNAMED * self.unnamed
-        return told + masked.in_words(self.unmasked) if masked and is_masked(names) else told
+        text, masked = basis_in_words(names), self.policy.masked
+        text += "; " * bool(text and self.unnamed) + UNNAMED * self.unnamed
+        return text + masked.in_words(self.unmasked) if masked and is_masked(names) else text
 
     @property
     def unmasked(self) -> Fraction | None:
@@ -101,11 +101,11 @@ class Price:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is released: all queries are refused, or stay with the client."""
+        """Whether nothing is released: all queries are refused, or have local effects only."""
         return all(line.loss is None or line.mechanism == "stays" for line in self.lines)
 
     def share(self, line: KindPrice) -> Fraction | None:
-        """Return a line's fraction of the budget in the accountant's currency, which adds up; or None."""
+        """Return a line's fraction of the budget in the accountant's currency, which is additive; or None."""
         if self.policy.budget is None or line.loss is None or not line.loss.finite:
             return None
         accountant = accountant_of(self.policy)
@@ -114,16 +114,18 @@ class Price:
 
     def percent(self, line: KindPrice) -> str:
         """Format a line's fraction of the budget, rounded up."""
-        share = self.share(line)
-        return "-" if share is None else shown_percent(share)
+        fraction = self.share(line)
+        return "-" if fraction is None else shown_percent(fraction)
 
     @property
     def by_kind(self) -> str:
         """Each kind's fraction of the budget in words, without kinds that cost nothing."""
-        shares: dict[str, Fraction] = {}
+        fractions: dict[str, Fraction] = {}
         for line in self.lines:
-            shares[line.kind] = shares.get(line.kind, Fraction(0)) + (self.share(line) or 0)
-        taken = (f"{kind} {shown_percent(share)}" for kind, share in shares.items() if share)
+            fractions[line.kind] = fractions.get(line.kind, Fraction(0)) + (self.share(line) or 0)
+        taken = (
+            f"{kind} {shown_percent(fraction)}" for kind, fraction in fractions.items() if fraction
+        )
         return ", ".join(taken) or "nothing"
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,7 +152,7 @@ class Price:
 
 
 def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
-    """Price a plan under a policy; PolicyError: a mechanism cannot protect what the plan asks for."""
+    """Price a plan under a policy (PolicyError: a mechanism cannot protect a planned query)."""
     for kind in {limit.where["kind"] for limit in policy.limits if "kind" in limit.where}:
         if kind not in policy.guards:
             raise PolicyError(
@@ -159,29 +161,29 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
             )
     accountant = accountant_of(policy)
     if policy.masked is not None:
-        policy.masked.check_mechanisms(map(mechanism_of, own) for own in policy.guards.values())
-    each = [_lines(planned, schema, policy) for planned in plan]
-    lines = tuple(line for own in each for line in own)
+        policy.masked.check_mechanisms(map(mechanism_of, items) for items in policy.guards.values())
+    by_query = [_lines(planned, schema, policy) for planned in plan]
+    lines = tuple(line for items in by_query for line in items)
     total = accountant.nothing
     for line in lines:
         total = _times(accountant, total, line)
     protected = all(line.loss is None or line.loss.finite for line in lines)
-    asked = Fraction(0) if policy.budget is None else policy.budget.delta
-    epsilon, delta = _guarantee(policy, accountant, total) if protected else (None, asked)
+    budget_delta = Fraction(0) if policy.budget is None else policy.budget.delta
+    epsilon, delta = _guarantee(policy, accountant, total) if protected else (None, budget_delta)
     fits = policy.budget is None or accountant.fits(total, accountant.ceiling(policy.budget))
     over = (*_exceeded(policy, lines, accountant), *_oversized(plan, schema, policy))
-    shuffled = _shuffled(policy, list(zip(plan, each, strict=True))) if protected else None
+    shuffled = _shuffled(policy, list(zip(plan, by_query, strict=True))) if protected else None
     return Price(policy, lines, total, epsilon, delta, fits, over, shuffled)
 
 
 def _shuffled(
     policy: Policy, planned: Sequence[tuple[Planned, Sequence[KindPrice]]]
 ) -> Fraction | None:
-    """What all answers tell if the trusted shuffler shuffles each yes-or-no answer by itself; or None.
+    """Return epsilon of all answers if the trusted shuffler shuffles each bit independently; or None.
 
-    Shuffled are questions of one bit for each individual, at an epsilon that the plan fixes. Bits hashed by
-    who answers need their senders; of several bits of one individual, and of what a search spends as it
-    goes on, only the local total is known to bound them.
+    Shuffled are queries of one bit per individual, at an epsilon that the plan fixes. Bits hashed by
+    individual need their senders; several bits of one individual, and the adaptive spending of a search,
+    are bounded by their local total.
     """
     if policy.shuffled is None:
         return None
@@ -189,7 +191,7 @@ def _shuffled(
     from privfed.accountants.shuffled import shuffled_total
 
     answers: Counter[float] = Counter()
-    beside: Counter[DominatingPair] = Counter()
+    others: Counter[DominatingPair] = Counter()
     for question, lines in planned:
         query = question.query
         single = isinstance(query, CohortQuery) and query.unhashed() is None
@@ -197,38 +199,38 @@ def _shuffled(
             if line.loss is None or line.loss.nothing:
                 continue
             laws = line.loss.laws
-            bit = [each.units for each in laws if isinstance(each.law, BitFlips)] == [1]
+            bit = [charged.units for charged in laws if isinstance(charged.law, BitFlips)] == [1]
             for pair, times in pairs([line.loss]).items():
                 if single and bit and len(laws) == 1 and not line.together:
                     answers[pair.size] += times * line.times
                 else:
-                    beside[pair] += times * line.times
+                    others[pair] += times * line.times
     if not answers:
         raise PolicyError(
             f"policy {policy.name!r}: shuffled, but no planned question asks each individual for one bit at an "
             'epsilon that is fixed in advance; leave shuffled out, or choose another strategy, such as "equal"'
         )
     people, delta = policy.shuffled.people, float(policy.shuffled.delta)
-    return Fraction(shuffled_total(answers, people, delta, beside))
+    return Fraction(shuffled_total(answers, people, delta, others))
 
 
 def _guarantee(
     policy: Policy, accountant: Accountant, total: Amount
 ) -> tuple[Fraction | None, Fraction]:
-    """Return epsilon and delta of a total; without a budget, those of an odometer."""
+    """Return epsilon and delta of a total; without a budget, the odometer's."""
     if policy.budget is not None:
         return accountant.guarantee(total, policy.budget.delta)[0], policy.budget.delta
     if total == accountant.nothing:
         return Fraction(0), Fraction(0)
     try:
         stated = accountant.stated(total, None)
-    except PolicyError:  # the losses' own deltas exceed the one that it would be stated at
+    except PolicyError:  # the losses' deltas exceed the stated one
         return None, Fraction(0)
     return stated.epsilon, stated.delta
 
 
 def _exceeded(policy: Policy, lines: Sequence[KindPrice], accountant: Accountant) -> Iterator[str]:
-    """Yield the limits that one client's schedule certainly exceeds, in words.
+    """Yield the limits that one client's schedule is certain to exceed, in words.
 
     Limits for a study, client, principal, month or model may not apply and are skipped.
     """
@@ -246,12 +248,12 @@ def _exceeded(policy: Policy, lines: Sequence[KindPrice], accountant: Accountant
 
 
 def _oversized(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[str]:
-    """Yield the kinds of which an answer as large as planned has more cells than the policy allows, in words."""
-    most: dict[str, int] = {}
+    """Yield the kinds whose largest planned answer has more cells than the policy allows, in words."""
+    largest: dict[str, int] = {}
     for query in (planned.query for planned in plan if planned.query.kind in policy.guards):
         cells = sum(part.size for part in query.parts(schema).values())
-        most[query.kind] = max(cells, most.get(query.kind, 0))
-    for kind, cells in most.items():
+        largest[query.kind] = max(cells, largest.get(query.kind, 0))
+    for kind, cells in largest.items():
         if cells > policy.cells:
             yield f"its largest answer, {policy.cells:,} cells ({kind} has {cells:,})"
 
@@ -259,13 +261,13 @@ def _oversized(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Itera
 def _by_scope(
     limit: Limit, lines: Sequence[KindPrice], accountant: Accountant
 ) -> dict[str, Amount]:
-    """Return the spending in each scope of a limit that a plan can tell apart."""
+    """Return the spending in each scope of a limit that a plan distinguishes."""
     spent: dict[str, Amount] = {}
     for line in (line for line in lines if limit.applies({"kind": line.kind})):
         scope = line.kind if "kind" in limit.aspects else ""
         before = spent.get(scope, accountant.nothing)
         if "round" in limit.aspects:
-            # a plan does not say how many questions a round asks, but it is one at least
+            # a plan does not state the queries of a round; at least one is certain
             once = _times(accountant, accountant.nothing, replace(line, times=1))
             spent[scope] = max(before, once)
         else:
@@ -290,15 +292,17 @@ def _lines(planned: Planned, schema: Schema, policy: Policy) -> list[KindPrice]:
     lines, protections = [], []
     for guard, names in zip(guards, assign(guards, parts), strict=True):
         if names:
-            line, at_work = _line(planned, guard, {name: parts[name] for name in names}, policy)
+            line, protection = _line(planned, guard, {name: parts[name] for name in names}, policy)
             lines.append(line if line.loss is None else replace(line, loss=stated(line.loss)))
-            protections.append(at_work)
-    known = [each for each in protections if each is not None]
+            protections.append(protection)
+    known = [item for item in protections if item is not None]
     shared = all_masked(known, policy.masked) if len(known) == len(lines) else ()
     if shared:
         return [
-            replace(x, loss=stated(own.total.loss), mechanism=f"{x.mechanism}, masked")
-            for x, own in zip(lines, shared, strict=True)
+            replace(
+                original, loss=stated(masked.total.loss), mechanism=f"{original.mechanism}, masked"
+            )
+            for original, masked in zip(lines, shared, strict=True)
         ]
     return lines
 
@@ -318,7 +322,7 @@ def _line(
             f"{', '.join(parts)} of {kind!r}; choose another mechanism for these parts"
         )
     try:
-        at_work = checked(mechanism, group, amount)
+        protection = checked(mechanism, group, amount)
     except PluginError as error:
         raise PolicyError(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} {error}; a gate refuses that"
@@ -328,18 +332,18 @@ def _line(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} has no noise for {kind!r} at such a "
             "spend; write a larger one, of 0.01 say"
         ) from None
-    made = KindPrice(kind, tuple(parts), mechanism.name, times, at_work.loss, planned.together)
-    return made, at_work
+    line = KindPrice(kind, tuple(parts), mechanism.name, times, protection.loss, planned.together)
+    return line, protection
 
 
 def _times(accountant: Accountant, total: Amount, line: KindPrice) -> Amount:
     if line.loss is None or not line.loss.finite:
         return total
     try:
-        one = accountant.cost(line.loss)
+        cost = accountant.cost(line.loss)
     except UnsupportedLoss as error:
         raise PolicyError(f"{line.kind!r}, mechanism {line.mechanism!r}: {error}") from None
-    return plus(total, one, line.times)
+    return plus(total, cost, line.times)
 
 
 @dataclass(frozen=True)
@@ -350,139 +354,149 @@ class Balance:
     spent: Amount  #: all charges, under the ledger's accountant
     #: number of charges of each kind in this study
     times: Mapping[str, int] = field(default_factory=dict)
-    #: other studies that have not ended and hold a share with something left
+    #: other studies that have not ended and have an unspent share
     holding: tuple[str, ...] = ()
 
 
-def lacking(price: Price, left: Sequence[Balance]) -> list[Balance]:
+def lacking(price: Price, balances: Sequence[Balance]) -> list[Balance]:
     """Return the owners whose budget a study would exceed."""
     budget, accountant = price.policy.budget, accountant_of(price.policy)
     if budget is None:
         return []
     ceiling = accountant.ceiling(budget)
-    return [one for one in left if not accountant.fits(plus(one.spent, price.amount), ceiling)]
+    return [
+        balance
+        for balance in balances
+        if not accountant.fits(plus(balance.spent, price.amount), ceiling)
+    ]
 
 
-def remaining(left: Balance, policy: Policy) -> str:
-    """Format an owner's remaining epsilon for one more study, rounded down; to 0 below 0.001 % of the budget."""
+def remaining(balance: Balance, policy: Policy) -> str:
+    """Format an owner's remaining epsilon for a further study, rounded down; 0 below 0.001 % of the budget."""
     budget, accountant = policy.budget, accountant_of(policy)
     if budget is None:
         return "no bound"
-    return shown_down(accountant.left(left.spent, budget))
+    return shown_down(accountant.left(balance.spent, budget))
 
 
 def percent_of(part: Amount, whole: Amount, *, rest: bool = False) -> str:
-    """Format the largest fraction that a part takes of a whole, rounded up; or the rest, down, to 0 below 0.001 %."""
+    """Format the largest fraction of a whole in a part, rounded up; or the rest, rounded down, 0 below 0.001 %."""
     taken = fraction_of(part, whole)
     if rest:
-        left = 100 * (1 - taken)
-        return f"{shown_down(left if left >= Fraction(1, 1000) else Fraction(0), 3)} %"
+        percent = 100 * (1 - taken)
+        return f"{shown_down(percent if percent >= Fraction(1, 1000) else Fraction(0), 3)} %"
     return shown_percent(taken)
 
 
-def any_fits(prices: Sequence[Price], left: Mapping[str, Sequence[Balance]]) -> bool:
-    """Whether some policy with a budget fits what is left, or some at all if none has a budget."""
+def any_fits(prices: Sequence[Price], balances: Mapping[str, Sequence[Balance]]) -> bool:
+    """Whether any policy with a budget (if none has one: any policy) fits the remaining budgets."""
     bounded = [price for price in prices if price.policy.budget is not None]
     return any(
         price.fits
         and not price.over
-        and not lacking(price, left.get(price.name, ()))
+        and not lacking(price, balances.get(price.name, ()))
         and not price.silent
         for price in bounded or prices
     )
 
 
-NAMED = 20  #: Most owners with the same share that a price names
+NAMED = 20  #: Maximum owners with the same balance that a price names
 
 
-def priced(price: Price, left: Sequence[Balance] = ()) -> str:
+def priced(price: Price, balances: Sequence[Balance] = ()) -> str:
     """Format a price as a table: kinds, number of answers, fraction of each owner's budget."""
     budget = price.policy.budget
     total = _total(price)
     exceeded = (() if price.fits else (_exceeded_part(price),)) + price.over
     over = "".join(f"; OVER {what}: queries will be refused" for what in exceeded)
-    of = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
+    limit = "" if budget is None else f", of a budget of epsilon {shown(budget.epsilon)}"
     where = "" if price.policy.unit == "client" else " of each client"
-    lines = [f"{price.name}: {total}{of}, for each {price.policy.unit}{where}{over}"]
+    lines = [f"{price.name}: {total}{limit}, for each {price.policy.unit}{where}{over}"]
     lines += [f"  this holds {price.basis}"] if price.basis and price.epsilon is not None else []
-    lines += _of_a_person(price) + _of_a_shuffler(price)
+    lines += _person_lines(price) + _shuffler_lines(price)
     lines.append(
         f"  {'budget':>8}  {'kind':24} {'times':5} {'mechanism':20} cost per answer, parts"
     )
     for line in price.lines:
         what = line.mechanism or "not in the policy"
-        cost = "refused" if line.loss is None else in_words(_alone(line.loss))
+        cost = "refused" if line.loss is None else in_words(_without_shared_basis(line.loss))
         cost = f"up to {cost} in total, for any number of queries" if line.together else cost
         times = "any" if line.together else f"x{line.times}"
         lines.append(
             f"  {price.percent(line):>8}  {line.kind:24} {times:<5} {what:20} {cost}"
             f"  {', '.join(line.parts)}"
         )
-    lines += _moving(price)
-    alike: dict[str, list[str]] = {}
-    for one in left if budget is not None else ():
-        alike.setdefault(_of_owner(price, one), []).append(one.owner)
-    for text, owners in alike.items():
+    lines += _caps_lines(price)
+    by_text: dict[str, list[str]] = {}
+    for balance in balances if budget is not None else ():
+        by_text.setdefault(_owner_line(price, balance), []).append(balance.owner)
+    for text, owners in by_text.items():
         more = f" and {len(owners) - NAMED} more owners" if len(owners) > NAMED else ""
         lines.append(f"  {', '.join(owners[:NAMED])}{more}: {text}")
     return "\n".join(lines)
 
 
 def _exceeded_part(price: Price) -> str:
-    """The budget, or the component of it that a price exceeds while its epsilon does not."""
+    """Return the budget, or the component that a price exceeds while its epsilon does not, in words."""
     budget = price.policy.budget
     if budget is None or price.epsilon is None or price.epsilon > budget.epsilon:
         return "the budget"
     accountant = accountant_of(price.policy)
-    return f"the budget's {_fullest(accountant, price.amount, accountant.ceiling(budget))}"
+    return (
+        f"the budget's {_largest_component(accountant, price.amount, accountant.ceiling(budget))}"
+    )
 
 
-def _fullest(accountant: Accountant, part: Amount, whole: Amount) -> str:
-    """The component of which a part takes the largest fraction; the first of several."""
-    each = zip(accountant.components, part, whole, strict=True)
-    shares = {name: a / b if b else Fraction(0) for name, a, b in each}
-    return max(shares, key=shares.__getitem__)
+def _largest_component(accountant: Accountant, part: Amount, whole: Amount) -> str:
+    """Return the component of which a part takes the largest fraction; the first of ties."""
+    triples = zip(accountant.components, part, whole, strict=True)
+    fractions = {name: a / b if b else Fraction(0) for name, a, b in triples}
+    return max(fractions, key=fractions.__getitem__)
 
 
-def _moving(price: Price) -> list[str]:
-    """Say which kinds may be charged more than their lines, by what others leave."""
-    most = [
+def _caps_lines(price: Price) -> list[str]:
+    """Format the kinds that may be charged more than their lines, from budget that others do not use."""
+    caps = [
         f"{kind} {mechanism_of(guard).currency} {shown(guard.cap)}"
-        for kind in {x.kind: None for x in price.lines if x.loss is not None and not x.together}
+        for kind in {
+            line.kind: None for line in price.lines if line.loss is not None and not line.together
+        }
         for guard in price.policy.guards[kind]
         if guard.cap is not None and guard.spend is not None and guard.cap > guard.spend
     ]
-    if not most or price.policy.budget is None:
+    if not caps or price.policy.budget is None:
         return []
-    told = "a kind may use what others leave over, within the total; one answer then costs at most"
-    return [f"  {told}: {', '.join(most)}"]
+    text = "a kind may use what others leave over, within the total; one answer then costs at most"
+    return [f"  {text}: {', '.join(caps)}"]
 
 
-def _alone(loss: Loss) -> Loss:
-    """A loss without a word on its masks and on who adds it up, which the total has."""
-    return replace(loss, basis=tuple(x for x in loss.basis if not x.startswith((MASKED, COMPOSED))))
+def _without_shared_basis(loss: Loss) -> Loss:
+    """Return a loss without the notes on masks and composition, which the total has."""
+    return replace(
+        loss, basis=tuple(name for name in loss.basis if not name.startswith((MASKED, COMPOSED)))
+    )
 
 
-def _of_owner(price: Price, left: Balance) -> str:
+def _owner_line(price: Price, balance: Balance) -> str:
     """Format what remains of one owner's budget, or why a study does not fit it."""
     budget = price.policy.budget
     assert budget is not None
-    own, before = shown(budget.epsilon), remaining(left, price.policy)
+    epsilon, before = shown(budget.epsilon), remaining(balance, price.policy)
     accountant = accountant_of(price.policy)
-    ceiling, spent = accountant.ceiling(budget), plus(left.spent, price.amount)
-    unit = _fullest(accountant, spent, ceiling)
-    if lacking(price, [left]):
-        asked = percent_of(price.amount, ceiling)
-        unspent = percent_of(left.spent, ceiling, rest=True)
+    ceiling, spent = accountant.ceiling(budget), plus(balance.spent, price.amount)
+    unit = _largest_component(accountant, spent, ceiling)
+    if lacking(price, [balance]):
+        needed = percent_of(price.amount, ceiling)
+        unspent = percent_of(balance.spent, ceiling, rest=True)
         return (
-            f"DOES NOT FIT: {price.by_kind} of epsilon {own}, of which {before} remains (it needs {asked} "
-            f"of the budget's {unit}, and {unspent} remains){kept(left.holding)}"
+            f"DOES NOT FIT: {price.by_kind} of epsilon {epsilon}, of which {before} remains (it needs {needed} "
+            f"of the budget's {unit}, and {unspent} remains){kept(balance.holding)}"
         )
-    after = remaining(Balance(left.owner, spent), price.policy)
-    rest = " and ".join(percent_of(each, ceiling, rest=True) for each in (left.spent, spent))
-    return (
-        f"epsilon {before} of {own} remains before, {after} after ({rest} of the budget's {unit})"
+    after = remaining(Balance(balance.owner, spent), price.policy)
+    rests = " and ".join(
+        percent_of(amount, ceiling, rest=True) for amount in (balance.spent, spent)
     )
+    return f"epsilon {before} of {epsilon} remains before, {after} after ({rests} of the budget's {unit})"
 
 
 def _total(price: Price) -> str:
@@ -493,24 +507,24 @@ def _total(price: Price) -> str:
         return (
             f"NO FINITE GUARANTEE ({why if price.unprotected else 'by the deltas of the losses'})"
         )
-    held = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
-    return f"at most epsilon {shown(price.epsilon)}{at_delta(price.delta)}{held}"
+    caveat = "" if price.policy.budget else ", if queried as planned: no budget enforces it"
+    return f"at most epsilon {shown(price.epsilon)}{at_delta(price.delta)}{caveat}"
 
 
-def _of_a_shuffler(price: Price) -> list[str]:
-    """Format what would be told if the shuffler that the policy trusts did its part."""
+def _shuffler_lines(price: Price) -> list[str]:
+    """Format the guarantee if the shuffler that the policy trusts is honest."""
     trusted = price.policy.shuffled
     if trusted is None or price.shuffled is None:
         return []
-    told = (
+    text = (
         f"  epsilon {shown(price.shuffled)} at delta {shown_delta(trusted.delta)} if a shuffler outside privfed passes "
         f"each answer on without its sender, among {trusted.people} people or more who are honest; the budget is "
         "charged as if there were none"
     )
-    return [told]
+    return [text]
 
 
-def _of_a_person(price: Price) -> list[str]:
+def _person_lines(price: Price) -> list[str]:
     """Format the group privacy of a person with many rules."""
     if price.policy.unit != "rule" or price.epsilon is None or price.delta:
         return []

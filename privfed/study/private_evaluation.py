@@ -1,8 +1,8 @@
-"""A model's worth by what owners release of its errors on held-out records: a share of the budget.
+"""Private evaluation of a model by its errors on the owners' held-out records, for a share of the budget.
 
-The share is taken from the learner's, in the accountant's own currency, so that the study costs no more.
-Intervals follow from the noise alone: of 1,000 draws of it, each subtracted from what was released, the
-middle 95 % of the figures.
+The share is taken from the learner's, in the accountant's currency, so that the study's total is the same.
+Intervals cover the noise only: the central 95 % of the metrics over 1,000 draws of the noise, each
+subtracted from the releases.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from privfed.questions.exact import shown
 from privfed.study.metrics import SCORES
 from privfed.tables.schema import Column, Schema
 
-#: Share of a deployment's budget that is kept for it, unless the study says otherwise
+#: Default share of a deployment's budget for the evaluation
 SHARE = Fraction(1, 10)
-DRAWS = 1000  #: Of the noise, for an interval
-#: By accountant: the mechanism whose spends are its currency.
+DRAWS = 1000  #: Number of noise draws for an interval
+#: By accountant: the mechanism whose spends are in its currency.
 MECHANISMS = {"zcdp": "gaussian", "pure": "laplace"}
 NOTE = "released by the owners on their held-out records; 95 % intervals cover the noise alone"
 TOO_FEW = "performance not measured: the held-out records are too few for the noise of its share of the budget"
@@ -46,14 +46,15 @@ OWN_MODELS = (
     "(privfed predict --client --shelf)"
 )
 ACCURACY, AREA, RMSE = "accuracy", "area under the curve", "root mean squared error"
-LEVEL = 0.95  #: Of an interval
+LEVEL = 0.95  #: Confidence level of intervals
 KINDS = {ClassScores.kind, RegressionErrors.kind}
-CERTAIN = 1e-6  #: How near to perfect a constant's figure is where noise hides all classes but one
-LEAST_SHARE = 1e-9  #: Of a class, in the constant's log loss
-Figures = dict[str, np.ndarray]  #: By name, as released and for each draw of the noise
-#: Totals over owners by part, along the first axis as released and for each draw
+CERTAIN = 1e-6  #: Distance from a perfect score below which a constant baseline is degenerate
+LEAST_SHARE = 1e-9  #: Minimum frequency of a class in the constant's log loss
+#: Metrics by name, shape (1 + draws,): as released, then for each draw
+Figures = dict[str, np.ndarray]
+#: Totals over owners by part, shape (1 + draws, ...): as released, then for each draw
 Sums = Mapping[str, np.ndarray]
-#: Of a prediction: the class, both ends, and the outcome's mean
+#: A bin of predictions: the class, lower and upper end, and the outcome's mean
 Bin = tuple[str, float, float, np.ndarray]
 
 
@@ -64,39 +65,39 @@ def with_evaluation(
     model: FederatedLearner,
     schema: Schema,
 ) -> Policy:
-    """Return a learner's policy of some epsilon, a share of which is kept for questions of its errors.
+    """Return a learner's policy at an epsilon of which a share is spent on the evaluation.
 
-    ``share`` None keeps :data:`SHARE` where such questions can be asked.
+    ``share`` None is :data:`SHARE` if the model can be evaluated, else 0.
 
     Raises:
-        StudyError: a share is asked for, and they cannot be; or it leaves no epsilon.
+        StudyError: a share is given, and the model cannot be evaluated; or epsilon is too small.
     """
-    whole, query = propose(epsilon), question_of(model, schema)
-    budget, mechanism = whole.budget, MECHANISMS.get(accountant_of(whole).name)
+    policy, query = propose(epsilon), question_of(model, schema)
+    budget, mechanism = policy.budget, MECHANISMS.get(accountant_of(policy).name)
     if share == 0 or budget is None or mechanism is None or query is None:
         if share:
             raise StudyError(
-                f"policy {whole.name!r}: evaluation asks owners about one model for all, which "
+                f"policy {policy.name!r}: evaluation asks owners about one model for all, which "
                 f"{type(model).__name__} does not give, or under another accountant than zcdp or pure; leave it out"
             )
-        return whole
-    share, accountant = SHARE if share is None else share, accountant_of(whole)
-    kept = tuple(share * part for part in accountant.ceiling(budget))
-    left = accountant.left(kept, budget)
-    if left == 0:
+        return policy
+    share, accountant = SHARE if share is None else share, accountant_of(policy)
+    reserved = tuple(share * part for part in accountant.ceiling(budget))
+    remaining = accountant.left(reserved, budget)
+    if remaining == 0:
         raise StudyError(
-            f"policy {whole.name!r}: epsilon {shown(epsilon)} is too small to keep a share of it for questions of the "
+            f"policy {policy.name!r}: epsilon {shown(epsilon)} is too small to keep a share of it for questions of the "
             'model\'s errors; write a larger one, or evaluation = "0"'
         )
-    proposed = propose(left)
-    guard = Guard(mechanism, spend=kept[0], times=1)
+    proposed = propose(remaining)
+    guard = Guard(mechanism, spend=reserved[0], times=1)
     return replace(proposed, budget=budget, guards={**proposed.guards, query.kind: (guard,)})
 
 
 def question_of(model: FederatedLearner, schema: Schema) -> Any:
-    """The question by which a learner's models are priced, before there is one; None if there is none."""
-    made = question_about(model)
-    query = None if made is None else made(b"")
+    """Return the evaluation's query for pricing, without a model; None if the learner has none."""
+    kind = question_about(model)
+    query = None if kind is None else kind(b"")
     try:
         return None if query is None or not query.parts(schema) else query
     except QueryError:  # no target that it predicts
@@ -104,59 +105,61 @@ def question_of(model: FederatedLearner, schema: Schema) -> Any:
 
 
 def asks_evaluation(policy: Policy) -> bool:
-    """Whether a policy answers a question of a model's errors."""
+    """Whether a policy allows an evaluation's query."""
     return not KINDS.isdisjoint(policy.guards)
 
 
 def whole_plan(model: FederatedLearner, schema: Schema, policy: Policy) -> Sequence[Planned]:
-    """A learner's longest schedule, and the question of its errors where the policy answers that."""
+    """Return a learner's longest schedule, with the evaluation's query if the policy allows it."""
     plan, query = model.plan(schema, policy), question_of(model, schema)
     if not isinstance(plan, Sequence) or not all(isinstance(line, Planned) for line in plan):
         raise StudyError(f"{type(model).__name__}: plan gives no list of Planned(query, times)")
-    asked = query is not None and query.kind in policy.guards
-    return [*plan, Planned(query, 1)] if asked else plan
+    evaluates = query is not None and query.kind in policy.guards
+    return [*plan, Planned(query, 1)] if evaluates else plan
 
 
 def evaluated(model: FederatedLearner, federation: Disclosure) -> dict[str, Any]:
-    """Ask all owners for a fitted model's errors, and say what follows.
+    """Query all owners for a fitted model's errors, and compute metrics.
 
     Returns:
-        as :func:`.measure`, of noisy figures, with ``intervals`` by name and ``calibration``, see
-        :func:`_calibration`; or ``told``, why there is none.
+        as :func:`.measure`, from noisy sums, with ``intervals`` by name and ``calibration``, see
+        :func:`_calibration`; or ``told``, why there are none.
     """
     kind = question_about(model)
     if kind is None:
         return {"told": OWN_MODELS, "value": None}
     try:
         (answer,) = federation.ask(kind.about(model))
-    except NobodyAnswered as silence:
-        return {"told": f"performance not measured: {silence}", "value": None}
-    heard, target = _heard(answer), federation.schema.target
+    except NobodyAnswered as error:
+        return {"told": f"performance not measured: {error}", "value": None}
+    sums, target = _noisy_sums(answer), federation.schema.target
     assert target is not None
     with np.errstate(divide="ignore", invalid="ignore"):
         if kind is ClassScores:
-            return _told(*_of_classes(heard), heard) | _calibration(_rates(heard, target))
-        return _told(*_of_numbers(heard, target), heard) | _calibration(_means(heard, target))
+            return _metrics(*_class_figures(sums), sums) | _calibration(_bin_rates(sums, target))
+        return _metrics(*_regression_figures(sums, target), sums) | _calibration(
+            _bin_means(sums, target)
+        )
 
 
-def _heard(answer: Answer) -> Sums:
-    """The totals by part, first as released, then with fresh noise of the same laws subtracted."""
+def _noisy_sums(answer: Answer) -> Sums:
+    """Return totals by part, as released, then with noise of the same scale subtracted in each draw."""
     rng, releases = np.random.default_rng(0), answer.releases.values()
     totals = {name: answer.total(name) for name in sorted({n for r in releases for n in r.parts})}
-    heard = {name: np.repeat(own[None], 1 + DRAWS, axis=0) for name, own in totals.items()}
+    sums = {name: np.repeat(total[None], 1 + DRAWS, axis=0) for name, total in totals.items()}
     for name, part in (pair for release in releases for pair in release.parts.items()):
         if part.noise is None:
             continue
         scale, shape = part.noise.std * float(part.grid), (DRAWS, *totals[name].shape)
         laplace = isinstance(part.noise, DiscreteLaplace)
-        heard[name][1:] -= (
+        sums[name][1:] -= (
             rng.laplace(0, scale / np.sqrt(2), shape) if laplace else rng.normal(0, scale, shape)
         )
-    return heard
+    return sums
 
 
 def _interval(values: np.ndarray) -> list[float] | None:
-    """The middle of what a figure is over the draws, itself included; None if the noise may undo it."""
+    """Return a metric's central interval over the draws, extended to its value; None if too many are NaN."""
     value, drawn = values[0], values[1:]
     if np.isnan(value) or np.isnan(drawn).mean() > (1 - LEVEL) / 2:
         return None
@@ -164,123 +167,128 @@ def _interval(values: np.ndarray) -> list[float] | None:
     return [float(min(low, value)), float(max(high, value))]
 
 
-def _told(figures: Figures, constants: Figures, heard: Sums) -> dict[str, Any]:
-    """Figures as metrics, the first of them the headline; those that the noise may undo are left out.
+def _metrics(figures: Figures, constants: Figures, sums: Sums) -> dict[str, Any]:
+    """Return the metrics, the first one as the headline, without those that have no interval.
 
-    ``margins`` are intervals of the difference to the constant's figure, which is as noisy.
+    ``margins`` are intervals of the difference to the constant baseline, which is as noisy.
     """
-    each = {name: _interval(values) for name, values in figures.items()}
-    intervals = {name: interval for name, interval in each.items() if interval is not None}
+    computed = {name: _interval(values) for name, values in figures.items()}
+    intervals = {name: interval for name, interval in computed.items() if interval is not None}
     first = next(iter(figures))
     if first not in intervals:
         return {"told": TOO_FEW, "value": None}
     others = {name: float(figures[name][0]) for name in intervals if name != first}
-    found = {name: _interval(figures[name] - constants[name]) for name in constants}
-    margins = {name: margin for name, margin in found.items() if margin and name in intervals}
-    cut = {name for name in margins if _cut(name, constants[name])}
-    known = {name: float(constants[name][0]) for name in margins if name not in cut}
+    differences = {name: _interval(figures[name] - constants[name]) for name in constants}
+    margins = {name: margin for name, margin in differences.items() if margin and name in intervals}
+    degenerate = {name for name in margins if _is_degenerate(name, constants[name])}
+    baselines = {name: float(constants[name][0]) for name in margins if name not in degenerate}
     return {
         "measure": first,
         "better": "higher" if first == ACCURACY else "lower",
         "value": float(figures[first][0]),
-        "baseline": known.pop(first, None),
+        "baseline": baselines.pop(first, None),
         "scores": others,
-        "constants": known,
+        "constants": baselines,
         "score_better": {name: SCORES[name] for name in others},
         "intervals": intervals,
         "margins": margins,
-        "held_out": round(float(heard["sums"][0, 0])),
+        "held_out": round(float(sums["sums"][0, 0])),
         "released": NOTE,
     }
 
 
-def _cut(name: str, constant: np.ndarray) -> bool:
-    """Whether noise alone made a constant's figure perfect: no spread of numbers, or one class for all records."""
+def _is_degenerate(name: str, constant: np.ndarray) -> bool:
+    """Whether noise makes a constant baseline perfect: zero variance, or a single class."""
     flawless = constant[0] >= 1 - CERTAIN if name == ACCURACY else constant[0] <= CERTAIN
     return bool(flawless and constant.any())
 
 
 def _calibration(bins: Iterable[Bin]) -> dict[str, Any]:
-    """What the outcomes are on average where the model predicts within a bin, as far as the noise tells.
+    """Return mean outcomes by bin of the prediction, for bins with an interval.
 
     Returns:
-        ``calibration``, a list of ``of`` (a class, or nothing), ``low`` and ``high`` of the prediction, and
-        of the outcome ``mean`` and ``interval``; nothing where no bin can be told.
+        ``calibration``, a list of ``of`` (a class, or empty), ``low`` and ``high`` of the prediction, and
+        of the outcome ``mean`` and ``interval``; empty if no bin has one.
     """
-    told = [
+    rows = [
         {"of": of, "low": low, "high": high, "mean": float(values[0]), "interval": interval}
         for of, low, high, values in bins
         if (interval := _interval(values)) is not None
     ]
-    return {"calibration": told} if told else {}
+    return {"calibration": rows} if rows else {}
 
 
-def _means(heard: Sums, target: Column) -> Iterator[Bin]:
-    """By bin of the predicted number, the mean of the target."""
+def _bin_means(sums: Sums, target: Column) -> Iterator[Bin]:
+    """Yield the target's mean by bin of the prediction."""
     middle, half = middle_and_half(target)
     ends = target.bounds[0] + 2 * half * np.arange(BINS + 1) / BINS
-    for at, own in enumerate(np.moveaxis(heard["bins"], 1, 0) if "bins" in heard else ()):
-        means = np.clip(own[:, 1] / _at_least_one(own[:, 0] * BIN_WEIGHT) * BIN_WEIGHT, -1, 1)
-        yield "", float(ends[at]), float(ends[at + 1]), middle + half * means
+    for index, values in enumerate(np.moveaxis(sums["bins"], 1, 0) if "bins" in sums else ()):
+        means = np.clip(
+            values[:, 1] / _nan_below_one(values[:, 0] * BIN_WEIGHT) * BIN_WEIGHT, -1, 1
+        )
+        yield "", float(ends[index]), float(ends[index + 1]), middle + half * means
 
 
-def _rates(heard: Sums, target: Column) -> Iterator[Bin]:
-    """By class and bin of its probability, the rate of the class."""
-    if "scores" not in heard:
+def _bin_rates(sums: Sums, target: Column) -> Iterator[Bin]:
+    """Yield each class's rate by bin of its predicted probability."""
+    if "scores" not in sums:
         return
-    named = [str(name) for name in target.categories] or ["0", "1"]
-    told = named[1:] if len(named) == 2 else named
-    for code, of in enumerate(told):
-        others, own = heard["scores"][:, code, 0], heard["scores"][:, code, 1]
-        rates = np.clip(own / _at_least_one(own + others), 0, 1)
-        for at, (low, high) in enumerate(zip((0.0, *EDGES), (*EDGES, 1.0), strict=True)):
-            yield of, low, high, rates[:, at]
+    names = [str(name) for name in target.categories] or ["0", "1"]
+    shown = names[1:] if len(names) == 2 else names
+    for code, label in enumerate(shown):
+        others, in_class = sums["scores"][:, code, 0], sums["scores"][:, code, 1]
+        rates = np.clip(in_class / _nan_below_one(in_class + others), 0, 1)
+        for index, (low, high) in enumerate(zip((0.0, *EDGES), (*EDGES, 1.0), strict=True)):
+            yield label, low, high, rates[:, index]
 
 
-def _at_least_one(counts: np.ndarray) -> np.ndarray:
-    """Noisy numbers of records, or not a number where they may be none."""
+def _nan_below_one(counts: np.ndarray) -> np.ndarray:
+    """Replace noisy counts of at most 1, which may be of no records, by NaN."""
     return np.where(counts > 1, counts, np.nan)
 
 
-def _of_numbers(heard: Sums, target: Column) -> tuple[Figures, Figures]:
-    """A regressor's figures and the constant's: the held-out records' own mean."""
+def _regression_figures(sums: Sums, target: Column) -> tuple[Figures, Figures]:
+    """Return metrics of a regressor, and of the constant baseline, the held-out records' mean."""
     half = middle_and_half(target)[1]
-    count, absolute, squared, t, t_squared = heard["sums"].T
-    count = _at_least_one(count)
-    spread = np.maximum(t_squared / count - (t / count) ** 2, 0.0)
+    count, absolute, squared, t, t_squared = sums["sums"].T
+    count = _nan_below_one(count)
+    variance = np.maximum(t_squared / count - (t / count) ** 2, 0.0)
     error = np.maximum(squared / count, 0.0)
-    found = {
+    figures = {
         RMSE: half * np.sqrt(error),
         "mean absolute error": half * np.maximum(absolute / count, 0.0),
-        "R squared": 1 - error / np.where(spread > 0, spread, np.nan),
+        "R squared": 1 - error / np.where(variance > 0, variance, np.nan),
     }
-    return found, {RMSE: half * np.sqrt(spread), "R squared": np.zeros_like(count)}
+    return figures, {RMSE: half * np.sqrt(variance), "R squared": np.zeros_like(count)}
 
 
-def _of_classes(heard: Sums) -> tuple[Figures, Figures]:
-    """A classifier's figures and the constant's: the held-out records' own frequencies of classes.
+def _class_figures(sums: Sums) -> tuple[Figures, Figures]:
+    """Return metrics of a classifier, and of the constant baseline, the held-out records' class frequencies.
 
-    The area under the curve is of the binned probabilities (one against the rest, the mean over classes):
-    the part of pairs of a record of the class and one that is not, in which the first's bin is higher; a
-    half where it is the same.
+    The area under the curve is of binned probabilities (one against the rest, mean over classes): the
+    fraction of pairs of a record of the class and another one in which the first has the higher bin; ties
+    count one half.
     """
-    count, missed, loss = heard["sums"].T
-    count = _at_least_one(count)
-    area = best = known = np.full_like(count, np.nan)
-    if "scores" in heard:
-        others, own = heard["scores"][:, :, 0], heard["scores"][:, :, 1]
-        sizes, rest = own.sum(axis=2), others.sum(axis=2)
+    count, errors, loss = sums["sums"].T
+    count = _nan_below_one(count)
+    auc = accuracy = entropy = np.full_like(count, np.nan)
+    if "scores" in sums:
+        others, in_class = sums["scores"][:, :, 0], sums["scores"][:, :, 1]
+        sizes, n_others = in_class.sum(axis=2), others.sum(axis=2)
         below = np.cumsum(others, axis=2) - others / 2
-        each = (own * below).sum(axis=2) / (sizes * rest)
-        sound = ((sizes > 0) & (rest > 0)).all(axis=1)
-        area = np.where(sound, np.clip(each.mean(axis=1), 0, 1), np.nan)
-        shares = np.clip(sizes / count[:, None], LEAST_SHARE, 1)
-        if shares.shape[1] == 1:
-            shares = np.hstack([1 - shares, shares]).clip(LEAST_SHARE, 1)
-        best, known = shares.max(axis=1), -(shares * np.log(shares)).sum(axis=1)
-    found = {
-        ACCURACY: np.clip(1 - missed / count, 0, 1),
-        AREA: area,
+        aucs = (in_class * below).sum(axis=2) / (sizes * n_others)
+        defined = ((sizes > 0) & (n_others > 0)).all(axis=1)
+        auc = np.where(defined, np.clip(aucs.mean(axis=1), 0, 1), np.nan)
+        frequencies = np.clip(sizes / count[:, None], LEAST_SHARE, 1)
+        if frequencies.shape[1] == 1:
+            frequencies = np.hstack([1 - frequencies, frequencies]).clip(LEAST_SHARE, 1)
+        accuracy, entropy = (
+            frequencies.max(axis=1),
+            -(frequencies * np.log(frequencies)).sum(axis=1),
+        )
+    figures = {
+        ACCURACY: np.clip(1 - errors / count, 0, 1),
+        AREA: auc,
         "log loss": np.maximum(loss / count, 0.0) * -np.log(LEAST),
     }
-    return found, {ACCURACY: best, AREA: np.full_like(count, 0.5), "log loss": known}
+    return figures, {ACCURACY: accuracy, AREA: np.full_like(count, 0.5), "log loss": entropy}

@@ -1,4 +1,4 @@
-"""A data owner's policy at another epsilon: every spend changed by one factor, nothing else."""
+"""A data owner's policy at another epsilon: all spends multiplied by one factor."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,17 +13,17 @@ from privfed.study.price import price
 from privfed.study.private_evaluation import whole_plan
 from privfed.tables.schema import Schema
 
-STEPS = 24  #: Of the bisection for a factor that the accountant's ceiling does not give
-CLOSE = Fraction(99, 100)  #: Least of the intended fraction of the budget that is near enough
-GRID = 10**12  #: Denominator of a spend, rounded down
+STEPS = 24  #: Bisection steps for the factor, if the ratio of ceilings does not fit
+CLOSE = Fraction(99, 100)  #: Minimum of the intended fraction of the budget that is accepted
+GRID = 10**12  #: Denominator of spends, which are rounded down
 
 
 def rescaled(policy: Policy, epsilon: Fraction, model: FederatedLearner, schema: Schema) -> Policy:
     """Return the policy with another epsilon, whose plan takes the same fraction of the budget.
 
-    Budget and limits are multiplied by the quotient of the epsilons; delta, guards' times and
-    everything else stay. Spends and caps are multiplied by one factor: that of the ceilings in the
-    accountant's currency where losses are linear in spends, else the largest that is found by bisection.
+    Budget and limits are multiplied by the ratio of the epsilons; delta, guards' times and all else are
+    unchanged. Spends and caps are multiplied by one factor: the ratio of the ceilings in the accountant's
+    currency if losses are linear in spends, else the largest one by bisection.
 
     Raises:
         StudyError: the policy has no budget, or its plan no finite cost.
@@ -40,39 +40,39 @@ def rescaled(policy: Policy, epsilon: Fraction, model: FederatedLearner, schema:
         policy,
         budget=Budget(epsilon, policy.budget.delta),
         limits=tuple(
-            replace(one, budget=Budget(one.budget.epsilon * quotient, one.budget.delta))
-            for one in policy.limits
+            replace(limit, budget=Budget(limit.budget.epsilon * quotient, limit.budget.delta))
+            for limit in policy.limits
         ),
     )
 
     accountant = accountant_of(policy)
 
-    def taken(tried: Policy) -> Fraction:
-        assert tried.budget is not None
-        priced = price(whole_plan(model, schema, tried), schema, tried)
-        return fraction_of(priced.amount, accountant.ceiling(tried.budget))
+    def taken(candidate: Policy) -> Fraction:
+        assert candidate.budget is not None
+        cost = price(whole_plan(model, schema, candidate), schema, candidate)
+        return fraction_of(cost.amount, accountant.ceiling(candidate.budget))
 
     before, after = (accountant.ceiling(p.budget) for p in (policy, within) if p.budget)
-    return _spending(within, after[0] / before[0], taken, min(taken(policy), Fraction(1)))
+    return _bisect(within, after[0] / before[0], taken, min(taken(policy), Fraction(1)))
 
 
-def _spending(
-    within: Policy, factor: Fraction, taken: Callable[[Policy], Fraction], most: Fraction
+def _bisect(
+    within: Policy, factor: Fraction, taken: Callable[[Policy], Fraction], target: Fraction
 ) -> Policy:
-    """Return the policy with spends times a factor near the given one, so that its plan takes ``most``."""
-    tried = _times(within, factor)
-    if CLOSE * most <= taken(tried) <= most:
-        return tried
+    """Return the policy with spends times a factor near the given one, so that its plan takes ``target``."""
+    candidate = _scale(within, factor)
+    if CLOSE * target <= taken(candidate) <= target:
+        return candidate
     low, high = Fraction(0), factor
-    while taken(_times(within, high)) <= most and high < 2**STEPS * factor:
+    while taken(_scale(within, high)) <= target and high < 2**STEPS * factor:
         low, high = high, 2 * high
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if taken(_times(within, middle)) <= most else (low, middle)
-    return _times(within, low)
+        low, high = (middle, high) if taken(_scale(within, middle)) <= target else (low, middle)
+    return _scale(within, low)
 
 
-def _times(policy: Policy, factor: Fraction) -> Policy:
+def _scale(policy: Policy, factor: Fraction) -> Policy:
     """Return the policy with spends and caps times a factor, rounded down."""
 
     def scaled(amount: Fraction | None) -> Fraction | None:

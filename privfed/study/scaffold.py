@@ -29,23 +29,23 @@ _REVEALED = """\
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a file shows of one of its columns: nothing that any record holds."""
+class ColumnSummary:
+    """A column of a file, without any record's values."""
 
     name: str
-    kind: Kind  #: by its type alone
-    fault: str | None  #: why it is no category, if it is a text that is none
-    two_values: bool = False  #: whether its records have two different whole numbers at most
+    kind: Kind  #: by its data type
+    fault: str | None  #: why a column of text is not categorical
+    two_values: bool = False  #: whether it has at most two distinct integers
 
 
-def found(path: Path, text: Text) -> list[Found]:
-    """Look at a table's columns; InputError if it cannot be read, or holds other decimals."""
-    frame = _named(path, text)
-    return [_found(frame[name], str(name)) for name in _with_points(frame, path).columns]
+def column_summaries(path: Path, text: Text) -> list[ColumnSummary]:
+    """Return a table's columns (InputError: it cannot be read, or has another decimal separator)."""
+    frame = _read_named(path, text)
+    return [_summarise(frame[name], str(name)) for name in _check_decimals(frame, path).columns]
 
 
-def _named(path: Path, text: Text) -> pd.DataFrame:
-    """Read a table whose first row has names: those of a record would be written down (InputError)."""
+def _read_named(path: Path, text: Text) -> pd.DataFrame:
+    """Read a table with a header (InputError: its first row may be a record, whose values would be written)."""
     if may_be_a_record(columns(path, text=text)):
         raise InputError(
             f"data file {path}: {NO_HEADER}; a column that is called by a number, call otherwise"
@@ -54,32 +54,32 @@ def _named(path: Path, text: Text) -> pd.DataFrame:
 
 
 def form_of(path: Path) -> Text:
-    """Propose how a file is written, from its first lines."""
+    """Detect a file's format from its first lines."""
     return proposed(path) if path.name.endswith(WRITTEN) and path.is_file() else PLAIN
 
 
 def schema_text(
     path: Path, target: str | None, *, text: Text | None = None, categories: bool = False
 ) -> str:
-    """Return a table's schema without bounds, as TOML whose reading lists the missing ones.
+    """Return a table's schema without bounds, as TOML; reading it reports the missing ones.
 
-    Without a ``text``, the form of a CSV file is proposed from its first lines, and written down. With
-    ``categories``, those found in the records are written, and the file marked as inferred.
+    ``text`` is the format of a CSV file; by default it is detected from the first lines. With
+    ``categories``, those of the records are included, and the schema is marked as inferred.
     """
     text = form_of(path) if text is None else text
-    frame = _with_points(_named(path, text), path)
+    frame = _check_decimals(_read_named(path, text), path)
     names = [str(name) for name in frame.columns]
     if target is not None and target not in names:
         raise InputError(f"data file {path}: {no_column(target, names, 'for the target; its')}")
     blocks = []
     for name in frame.columns:
-        column = _found(frame[name], str(name))
-        held: list[str] = []
+        column = _summarise(frame[name], str(name))
+        values: list[str] = []
         if categories and column.kind == "category":
             if column.fault:
                 raise InputError(f"column {str(name)!r} {column.fault}")
-            held = sorted({label(value) for value in frame[name].dropna()})
-        blocks.append(column_text(column, categories=held))
+            values = sorted({label(value) for value in frame[name].dropna()})
+        blocks.append(column_text(column, categories=values))
     about = _ABOUT.format(table=path.name) + read_as(text) + (_REVEALED if categories else "")
     head = [line("name", path.name.split(".")[0]), *(["inferred = true"] if categories else [])]
     head.append(
@@ -91,9 +91,9 @@ def schema_text(
 
 
 def column_text(
-    column: Found, bounds: tuple[float, float] | None = None, categories: Sequence[str] = ()
+    column: ColumnSummary, bounds: tuple[float, float] | None = None, categories: Sequence[str] = ()
 ) -> str:
-    """Write one column of a schema; what is not known is left to fill in."""
+    """Format one column of a schema, with comments to fill in for unknown values."""
     lines = [f"# This column {column.fault}."] if column.fault else []
     lines += ["[[column]]", line("name", column.name), f'kind = "{column.kind}"']
     if categories:
@@ -109,8 +109,8 @@ def column_text(
 
 
 def read_as(text: Text) -> str:
-    """What a study writes to read the table alike, as comments."""
-    other = written(text)
+    """Return the study's keys that reproduce a format, as comments."""
+    other = format_keys(text)
     lines = "".join(f"#   {line(key, value)}\n" for key, value in other.items())
     return (
         f"# Its text was read as follows; write the same under [data] of the study:\n{lines}"
@@ -118,17 +118,17 @@ def read_as(text: Text) -> str:
     )
 
 
-def written(text: Text) -> dict[str, str]:
-    """What a study's ``[data]`` says of a form that is not the plain one."""
+def format_keys(text: Text) -> dict[str, str]:
+    """Return the keys of a study's ``[data]`` for a format, without defaults."""
     return {key: value for key, value in vars(text).items() if value != getattr(PLAIN, key)}
 
 
 def line(key: str, value: Any) -> str:
-    """One line of TOML."""
+    """Return one line of TOML."""
     return tomli_w.dumps({key: value}).strip()
 
 
-def _with_points(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+def _check_decimals(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     if commas := [
         str(name)
         for name in frame.columns
@@ -142,10 +142,10 @@ def _with_points(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     return frame
 
 
-def _found(series: pd.Series[Any], name: str) -> Found:
+def _summarise(series: pd.Series[Any], name: str) -> ColumnSummary:
     if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
-        return Found(name, "category", no_category(series))
-    held = series.dropna().to_numpy(dtype=float)
-    whole = len(held) > 0 and bool(np.all(np.isfinite(held) & (np.floor(held) == held)))
-    two = whole and len(np.unique(held)) <= 2
-    return Found(name, "integer" if whole else "number", None, two_values=two)
+        return ColumnSummary(name, "category", no_category(series))
+    values = series.dropna().to_numpy(dtype=float)
+    whole = len(values) > 0 and bool(np.all(np.isfinite(values) & (np.floor(values) == values)))
+    two = whole and len(np.unique(values)) <= 2
+    return ColumnSummary(name, "integer" if whole else "number", None, two_values=two)

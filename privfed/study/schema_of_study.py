@@ -16,45 +16,45 @@ from privfed.tables.sources import public_schema as schema_of
 def schema_file(study: Study, header: Sequence[str] | None) -> Schema:
     """Read a study's schema file, with a target: the study's, the file's, or the table's last column.
 
-    The table's columns are its ``header``, if known. StudyError: the two do not name one listed target.
+    ``header`` has the table's columns, if known. StudyError: the two do not name one listed target.
     """
-    path, wanted = study.data.schema, study.data.target
+    path, target = study.data.schema, study.data.target
     schema = Schema.from_toml(study.folder / str(path))
     names = [column.name for column in schema.columns]
-    own = None if schema.target is None else schema.target.name
-    if own is not None and wanted in (None, own):
+    file_target = None if schema.target is None else schema.target.name
+    if file_target is not None and target in (None, file_target):
         return schema
-    if own is not None and wanted in names:
+    if file_target is not None and target in names:
         raise StudyError(
-            f"schema file {path}: predicts {own!r}, and the study {wanted!r}; write one target in both"
+            f"schema file {path}: predicts {file_target!r}, and the study {target!r}; write one target in both"
         )
-    last = header[-1] if wanted is None and header else wanted
-    if own is None and last in names:
+    last = header[-1] if target is None and header else target
+    if file_target is None and last in names:
         raise StudyError(
             f'schema file {path}: write target = "{last}" at its top, the column that the study predicts'
         )
-    if own is not None:
+    if file_target is not None:
         raise StudyError(
-            f"schema file {path}: predicts {own!r} and lists no column {wanted!r}; write target = "
-            f'"{own}" under [data], or a [[column]] for the other{did_you_mean(str(wanted), names)}'
+            f"schema file {path}: predicts {file_target!r} and lists no column {target!r}; write target = "
+            f'"{file_target}" under [data], or a [[column]] for the other{did_you_mean(str(target), names)}'
         )
-    which = f"lists no column {wanted!r}" if wanted is not None else "names no target"
+    which = f"lists no column {target!r}" if target is not None else "names no target"
     raise StudyError(
         f"schema file {path}: {which}; write at its top which of its columns is predicted: "
-        f"{', '.join(names)}{did_you_mean(str(wanted), names) if wanted else ''}"
+        f"{', '.join(names)}{did_you_mean(str(target), names) if target else ''}"
     )
 
 
 def has_table(study: Study) -> bool:
-    """Whether a study's table is where the study is; on the server of several machines it is not."""
+    """Whether a study's table exists here; on the server of several machines it does not."""
     source = study.data.source
     return not source.endswith(FILES) or (study.folder / source).is_file()
 
 
 def public_schema(study: Study, *, deployed: bool = False) -> Schema:
-    """Return the schema that a study is priced by, from public files alone; or a StudyError.
+    """Return the schema for pricing a study, from public files only (StudyError: there is none).
 
-    ``deployed`` on several machines, no table's header is read.
+    ``deployed``: on several machines, no table's header is read.
     """
     source, data = study.data.source, study.data
     if study.clients.partition == "cohort":
@@ -76,8 +76,8 @@ def public_schema(study: Study, *, deployed: bool = False) -> Schema:
         return positive(schema_file(study, None), data.positive)
     header = columns(study.folder / source, text=data.text)
     schema, faults = positive(schema_file(study, header), data.positive), Faults()
-    named = {c.name for c in schema.columns} | {study.clients.column, data.individual}
-    for name in sorted(named - {None, *header}, key=str):
+    required = {c.name for c in schema.columns} | {study.clients.column, data.individual}
+    for name in sorted(required - {None, *header}, key=str):
         hint = did_you_mean(str(name), header)
         faults.add(
             StudyError(
@@ -119,10 +119,10 @@ def positive(schema: Schema, chosen: str | None) -> Schema:
             f"{target.name!r}; write one of them, or a public schema that lists them"
         )
     if chosen not in target.categories:
-        known = ", ".join(target.categories)
+        categories = ", ".join(target.categories)
         raise StudyError(
             f"[data]: positive must be one of the categories that the schema lists for {target.name!r}: "
-            f"{known}{did_you_mean(chosen, target.categories)}"
+            f"{categories}{did_you_mean(chosen, target.categories)}"
         )
     order = tuple(sorted(target.categories, key=lambda category: category == chosen))
     return replace(schema, target=replace(target, categories=order))

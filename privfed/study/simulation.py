@@ -1,4 +1,4 @@
-"""A study simulated in one process, which holds the truth; what it measures is not publishable."""
+"""A study simulated in one process, which holds all records; its measurements are not publishable."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from privfed.study import PolicyChoice, Study, cohort_study
 from privfed.study.cohort_study import PreparedCohort
 from privfed.study.dry_run import adopt, attacks_of, learner
 from privfed.study.groups import by_group, check_groups
-from privfed.study.metrics import measure, measure_own, spread
+from privfed.study.metrics import measure, measure_own, summarise_runs
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
 from privfed.study.price import price
@@ -61,10 +61,10 @@ from privfed.tables.sources import Dataset, bundled, columns, load
 from privfed.tables.table_faults import check_table
 
 Progress = Callable[[int], object]
-#: How far apart the seeds of test noise lie from one run of a policy to the next, and of audits' coins.
+#: Offset between the seeds of consecutive runs of a policy, and of audits.
 NEXT_DRAW = 104_729
-GROUPS = 10  #: Of a number's range, where coins deal a table out by the target
-CANARIES = 400  #: Most planted records of one audited training
+GROUPS = 10  #: Bins of a numeric target's range in a Dirichlet partition by coins
+CANARIES = 400  #: Maximum planted records of one audited training
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,8 @@ class Prepared:
         """The public schema, or the one inferred from the training records."""
         if self.dataset.schema is not None:
             return self.dataset.schema
-        beside = [self.owner, self.study.data.individual]
-        columns = [column for column in self.train.columns if column not in beside]
+        excluded = [self.owner, self.study.data.individual]
+        columns = [column for column in self.train.columns if column not in excluded]
         inferred = Schema.infer(self.train[columns], self.dataset.target)
         return positive(inferred, self.study.data.positive)
 
@@ -95,7 +95,7 @@ class Prepared:
     def federate(
         self, adopted: Policy, ledgers: Path | None, block: int, registry: Registry | None = None
     ) -> LocalDisclosure:
-        """Put a gate before each client's records, with a ledger each."""
+        """Build a gate with its ledger for each client's records."""
         return LocalDisclosure.from_frame(
             self.train,
             target=self.dataset.target,
@@ -113,17 +113,17 @@ class Prepared:
         )
 
     def score(self, model: FederatedLearner, schema: Schema) -> dict[str, Any]:
-        """Score the model on held-out records; a personal learner client by client."""
+        """Score the model on held-out records; a personal learner by client."""
         if isinstance(model, PersonalLearner):
-            found = measure_own(model, self.train, self.test, schema, self.owner)
+            metrics = measure_own(model, self.train, self.test, schema, self.owner)
         else:
-            found = measure(model, self.train, self.test, schema)
+            metrics = measure(model, self.train, self.test, schema)
         if groups := self.study.data.groups:
-            found["groups"] = by_group(model, self.test, schema, groups, self.owner)
-        return found
+            metrics["groups"] = by_group(model, self.test, schema, groups, self.owner)
+        return metrics
 
     def facts(self) -> dict[str, Any]:
-        """Return each client's number of records, and of values outside the bounds."""
+        """Return each client's numbers of records and of values outside the bounds."""
         sizes = self.train[self.owner].value_counts(sort=False)
         clipped = {name: records.clipped for name, records in self.truth().items()}
         return {
@@ -133,31 +133,31 @@ class Prepared:
         }
 
     def _persons(self) -> dict[str, Any]:
-        """Return each client's number of persons, and of those with several records."""
+        """Return each client's numbers of persons and of persons with several records."""
         person = self.study.data.individual
         if person is None:
             return {}
         counts = {
-            str(name): own[person].value_counts()
-            for name, own in self.train.groupby(self.owner, sort=False)
+            str(name): part[person].value_counts()
+            for name, part in self.train.groupby(self.owner, sort=False)
         }
         return {
             "persons": {
-                name: {"persons": len(each), "several": int((each > 1).sum())}
-                for name, each in counts.items()
+                name: {"persons": len(sizes), "several": int((sizes > 1).sum())}
+                for name, sizes in counts.items()
             }
         }
 
     def truth(self, transcript: Transcript | None = None) -> dict[str, Records]:
         """Return each client's records, to score attacks on a transcript.
 
-        A masked total has all owners' records as its members, so that held-out ones are the outsiders.
+        The members of a masked total are all owners' records; held-out ones are the non-members.
         """
         totals = _totals(transcript)
         if totals:
-            everyone = Records.from_frame(self.train, self.schema)
-            outside = Records.from_frame(self.test, self.schema)
-            return {**dict.fromkeys(totals, everyone), "held out": outside}
+            members = Records.from_frame(self.train, self.schema)
+            non_members = Records.from_frame(self.test, self.schema)
+            return {**dict.fromkeys(totals, members), "held out": non_members}
         return dict(self._records)
 
     @cached_property
@@ -165,14 +165,14 @@ class Prepared:
         return self._by_owner(self.train)
 
     def controlled(self, transcript: Transcript | None = None) -> dict[str, Records]:
-        """Return each client's records and its held-out ones, for attacks that compare with them; see :meth:`truth`."""
+        """Return each client's records and its held-out ones, for attacks with controls; see :meth:`truth`."""
         totals = _totals(transcript)
         if totals:
             truth = self.truth(transcript)
-            outside = truth.pop("held out")
-            return {**truth, **{name + HELD_OUT: outside for name in truth}}
-        held = self._by_owner(self.test)
-        return {**{name + HELD_OUT: each for name, each in held.items()}, **self._records}
+            non_members = truth.pop("held out")
+            return {**truth, **{name + HELD_OUT: non_members for name in truth}}
+        held_out = self._by_owner(self.test)
+        return {**{name + HELD_OUT: records for name, records in held_out.items()}, **self._records}
 
     def _by_owner(self, frame: pd.DataFrame) -> dict[str, Records]:
         return {
@@ -182,11 +182,11 @@ class Prepared:
 
 
 def _totals(transcript: Transcript | None) -> list[str]:
-    """The names under which masked totals left."""
+    """Return the names under which masked totals were released."""
     return sorted({entry.client for entry in transcript or () if entry.release.owners})
 
 
-#: What a study can be about: a divided table, or a cohort's rules.
+#: A study's data: a partitioned table, or a cohort's rules.
 AnyPrepared = Prepared | PreparedCohort
 
 
@@ -199,7 +199,7 @@ def prepare(study: Study) -> AnyPrepared:
 
 
 def divide(study: Study) -> Prepared:
-    """Load a study's table, partition it among the clients and hold a fraction of each out."""
+    """Load a study's table, partition it among the clients and hold out a fraction of each part."""
     dataset = _dataset(study)
     if dataset.schema is not None:
         check_owners(study, dataset.schema)
@@ -213,21 +213,23 @@ def divide(study: Study) -> Prepared:
     if study.clients.ledgers is None:
         rng = np.random.default_rng(study.seed)
         owners = _owners(study, dataset, rng)
-        held = _held_out(owners, study.data.test, rng)
+        held_out = _held_out(owners, study.data.test, rng)
     else:
-        owners, held = _by_coins(study, dataset)
-    column = study.clients.column or _free("client", dataset.frame)
+        owners, held_out = _by_coins(study, dataset)
+    column = study.clients.column or _free_name("client", dataset.frame)
     frame = dataset.frame.assign(**{column: owners})
-    named = study.clients.column is None
-    clients.check_sizes(owners[~held], _names(study) if named else tuple(dict.fromkeys(owners)))
-    prepared = Prepared(study, dataset, frame[~held], frame[held], column)
+    generated = study.clients.column is None
+    clients.check_sizes(
+        owners[~held_out], _names(study) if generated else tuple(dict.fromkeys(owners))
+    )
+    prepared = Prepared(study, dataset, frame[~held_out], frame[held_out], column)
     check_groups(study.data.groups, prepared.schema, column)
     prepared.truth()
     return prepared
 
 
 def _dataset(study: Study) -> Dataset:
-    """Load a study's table with its schema, or without one with its target."""
+    """Load a study's table with its schema, or else with its target."""
     data, schema, target = study.data, None, study.data.target
     if data.schema is not None:
         header = None
@@ -246,7 +248,7 @@ def _dataset(study: Study) -> Dataset:
 
 
 def _check_here(study: Study, path: Path) -> None:
-    """Say what runs a study whose records stayed with their owners; InputError."""
+    """Check that the data file exists (InputError: how to run a study on the owners' machines)."""
     if study.clients.names and not path.exists() and (study.folder / KEYS).is_dir():
         raise InputError(
             f"data file {path}: is not here, and beside the study is a folder {KEYS}: a study on the owners' own "
@@ -265,14 +267,14 @@ def run(
     study, model = prepared.study, learner(prepared.study, choice)
     adopted = adopt(study, choice, model, prepared.schema)
     adopted = choice.masked_among(adopted, prepared.owners)
-    folder, lasting = output.policy(choice.name), PersistentLedgers.of(study)
+    folder, persistent = output.policy(choice.name), PersistentLedgers.of(study)
     folder.mkdir()
     adopted.to_toml(folder / "policy.toml")
-    ledgers = folder / "ledgers" if lasting is None else lasting.folder
-    registry = None if lasting is None else lasting.registry()
+    ledgers = folder / "ledgers" if persistent is None else persistent.folder
+    registry = None if persistent is None else persistent.registry()
     with closing(prepared.federate(adopted, ledgers, choice.block, registry)) as federation:
         with (
-            _share(prepared, model, adopted, federation, lasting),
+            _reserve(prepared, model, adopted, federation, persistent),
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.simplefilter("always", Note)
@@ -280,19 +282,19 @@ def run(
         gates = federation.gates.items()
         metrics["faults"] = {name: dict(gate.faults) for name, gate in gates if gate.faults}
         metrics["breaches"] = {name: dict(gate.uncovered) for name, gate in gates if gate.uncovered}
-        notes = (str(one.message) for one in caught if issubclass(one.category, Note))
+        notes = (str(warning.message) for warning in caught if issubclass(warning.category, Note))
         metrics["warnings"] = list(dict.fromkeys(notes))
         for text in metrics["warnings"]:
             warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
-        told = ((name, federation.heads.get(name)) for name in federation.clients)
-        heads = {name: [head.seq, head.hash] for name, head in told if head is not None}
+        pairs = ((name, federation.heads.get(name)) for name in federation.clients)
+        heads = {name: [head.seq, head.hash] for name, head in pairs if head is not None}
     noise = federation.noise
     if study.runs > 1:
-        again = _again(prepared, choice, adopted, progress, engine, noise)
-        metrics["runs"] = spread([metrics, *again])
+        reruns = _rerun(prepared, choice, adopted, progress, engine, noise)
+        metrics["runs"] = summarise_runs([metrics, *reruns])
     audited = audit_noise(noise, policies=len(study.policies))
     output.write(choice.name, NOISE, [finding.to_dict() for finding in audited])
-    if lasting is not None:
+    if persistent is not None:
         output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
@@ -300,22 +302,22 @@ def run(
         save(model, folder / "model.json")
 
 
-def _share(
+def _reserve(
     prepared: AnyPrepared,
     model: FederatedLearner,
     adopted: Policy,
     federation: LocalDisclosure,
-    lasting: PersistentLedgers | None,
+    persistent: PersistentLedgers | None,
 ) -> AbstractContextManager[None]:
-    """Reserve the study's share of lasting budgets while it runs, a cohort's of each individual's."""
-    if lasting is None or adopted.budget is None:
+    """Reserve the study's share of persistent budgets while it runs; of each individual's in a cohort."""
+    if persistent is None or adopted.budget is None:
         return nullcontext()
-    most = price(whole_plan(model, prepared.schema, adopted), prepared.schema, adopted)
+    cost = price(whole_plan(model, prepared.schema, adopted), prepared.schema, adopted)
     ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
-    return lasting.study_block(prepared.study, most, ledgers)
+    return persistent.study_block(prepared.study, cost, ledgers)
 
 
-def _again(
+def _rerun(
     prepared: AnyPrepared,
     choice: PolicyChoice,
     adopted: Policy,
@@ -323,18 +325,18 @@ def _again(
     engine: Engine,
     noise: Mapping[str, NoiseSums],
 ) -> list[dict[str, Any]]:
-    """Repeat the training as the study says, with fresh noise and ephemeral ledgers; add it to the noise."""
-    study, found = prepared.study, []
+    """Repeat the training ``runs - 1`` times with fresh noise and ephemeral ledgers; add up sums of noise."""
+    study, metrics = prepared.study, []
     for number in range(1, study.runs):
         fresh = replace(prepared, study=replace(study, seed=study.seed + NEXT_DRAW * number))
         with TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore", Note)
             ledgers, model = Path(folder) / "ledgers", learner(study, choice)
             with closing(fresh.federate(adopted, ledgers, choice.block)) as federation:
-                found.append(_learn(prepared, model, federation, progress, engine))
+                metrics.append(_learn(prepared, model, federation, progress, engine))
             for owner, tally in federation.noise.items():
                 noise[owner].add_all(tally)
-    return found
+    return metrics
 
 
 def attack(
@@ -348,71 +350,72 @@ def attack(
     """Run a study's attacks on a transcript, under the policy's neighbouring relation.
 
     Returns:
-        their findings, partial ones included, and which kinds of release no attack reads; and by name the
-        question of each attack that does not apply, which is no pass. One that fails has not looked.
+        their findings, including partial ones, and the kinds of release that no attack reads; and by name the
+        question of each attack that does not apply, which is no pass. An attack that fails is *not looked*.
     """
     truth = prepared.truth(transcript)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     failed: list[Attack] = []
     inapplicable = {}
     attacks = attacks_of(prepared.study)
-    for tried in attacks:
-        tried.time_limit, tried.relation = seconds or tried.time_limit, relation
-        name = tried.name + BY_AN_OWNER * bool(tried.viewpoint)
+    for attack in attacks:
+        attack.time_limit, attack.relation = seconds or attack.time_limit, relation
+        name = attack.name + BY_AN_OWNER * bool(attack.viewpoint)
         try:
-            told = _attacked(tried, prepared, transcript, truth)
+            results = _run_attack(attack, prepared, transcript, truth)
         except Exception as error:
-            survived(error)  # it ends no study, whose budget may be spent
-            told = [tried.failure(error)]
-            failed.append(tried)
-        found += [
-            replace(each, attack=name) if each.attack == tried.name else each for each in told
+            survived(error)  # the study continues: its budget may be spent
+            results = [attack.failure(error)]
+            failed.append(attack)
+        findings += [
+            replace(finding, attack=name) if finding.attack == attack.name else finding
+            for finding in results
         ]
-        if not told:
-            inapplicable[name] = tried.question
+        if not results:
+            inapplicable[name] = attack.question
         progress(1)
-    sound = [tried for tried in attacks if tried not in failed]
-    return found + coverage(transcript, sound) * bool(attacks), inapplicable
+    finished = [attack for attack in attacks if attack not in failed]
+    return findings + coverage(transcript, finished) * bool(attacks), inapplicable
 
 
-def _attacked(
-    tried: Attack, prepared: AnyPrepared, transcript: Transcript, truth: Mapping[str, Any]
+def _run_attack(
+    attack: Attack, prepared: AnyPrepared, transcript: Transcript, truth: Mapping[str, Any]
 ) -> list[Finding]:
-    """Return the findings of one attack, with the records that it is scored by; none where it does not apply."""
-    if not tried.attackable(transcript):
+    """Return the findings of one attack, scored by the records that it needs; empty if it does not apply."""
+    if not attack.attackable(transcript):
         return []
-    known: Mapping[str, Any] = truth
-    alone = len(prepared.owners) == 1  # compared with nobody but those held out
-    if isinstance(prepared, Prepared) and (tried.controls or tried.viewpoint or alone):
-        known = prepared.controlled(None if tried.viewpoint else transcript)
-    if isinstance(prepared, PreparedCohort) and isinstance(tried, Linkage):
-        known = prepared.books()
+    records: Mapping[str, Any] = truth
+    single = len(prepared.owners) == 1  # its only controls are held-out records
+    if isinstance(prepared, Prepared) and (attack.controls or attack.viewpoint or single):
+        records = prepared.controlled(None if attack.viewpoint else transcript)
+    if isinstance(prepared, PreparedCohort) and isinstance(attack, Linkage):
+        records = prepared.books()
     with one_thread():
-        if tried.viewpoint:
-            told = run_as(tried.viewpoint, tried, transcript, known, prepared.schema)
+        if attack.viewpoint:
+            findings = run_as(attack.viewpoint, attack, transcript, records, prepared.schema)
         else:
-            told = tried.findings(transcript, known, prepared.schema)
-    over = not told and tried.bounds and tried.bounds.over
-    return [tried.unfinished()] if over else told
+            findings = attack.findings(transcript, records, prepared.schema)
+    timed_out = not findings and attack.bounds and attack.bounds.over
+    return [attack.unfinished()] if timed_out else findings
 
 
 def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
-    """Audit one policy's mechanisms and its owners' sources of noise; reads no record."""
+    """Audit one policy's mechanisms and its owners' sources of noise, without reading records."""
     study, model = prepared.study, learner(prepared.study, choice)
     test = study.noise == "test"
     adopted = adopt(study, choice, model, prepared.schema)
-    asked = whole_plan(model, prepared.schema, adopted), prepared.schema, adopted
+    arguments = whole_plan(model, prepared.schema, adopted), prepared.schema, adopted
     return [
-        *audit_sensitivities(*asked),
-        *audit_guards(*asked, TestNoise(study.seed) if test else None),
+        *audit_sensitivities(*arguments),
+        *audit_guards(*arguments, TestNoise(study.seed) if test else None),
         *audit_sources(
-            *asked, lambda owner: TestNoise(study.seed + owner) if test else SecureNoise()
+            *arguments, lambda owner: TestNoise(study.seed + owner) if test else SecureNoise()
         ),
     ]
 
 
 def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
-    """Audit whole trainings under one policy on planted records; none unless it promises records a budget."""
+    """Audit whole trainings under one policy on planted records; empty unless its unit is a record with a budget."""
     study, model = prepared.study, learner(prepared.study, choice)
     adopted = adopt(study, choice, model, prepared.schema)
     of_records = (adopted.unit, adopted.relation) == ("record", "add-or-remove")
@@ -422,8 +425,10 @@ def audit_training(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]
     settings: dict[str, Any] = {"canaries": CANARIES, "search": True, "alpha": FAMILY_WISE}
     seeds = count(study.seed, NEXT_DRAW)
     with one_thread():
-        asked = model, adopted, prepared.schema
-        return [confirmed(lambda: audit_learner(*asked, noise=noise, seed=next(seeds), **settings))]
+        arguments = model, adopted, prepared.schema
+        return [
+            confirmed(lambda: audit_learner(*arguments, noise=noise, seed=next(seeds), **settings))
+        ]
 
 
 def _learn(
@@ -434,30 +439,30 @@ def _learn(
     engine: Engine = local,
 ) -> dict[str, Any]:
 
-    def learn(asked: ChannelDisclosure) -> dict[str, Any]:
-        asked.people, asked.progress = gates.people, progress
-        before = perf_counter()
+    def learn(disclosure: ChannelDisclosure) -> dict[str, Any]:
+        disclosure.people, disclosure.progress = gates.people, progress
+        started = perf_counter()
         metrics: dict[str, Any] = {"simulation": True, "note": "not publishable for real data"}
         try:
-            model.fit(asked)
+            model.fit(disclosure)
             if isinstance(model, PersonalLearner):
                 for client, shelf in gates.shelves.items():
-                    with suppress(InputError):  # a client without a model is told of in the metrics
+                    with suppress(InputError):  # the metrics list clients without a model
                         model.take_home(client, shelf)
-            metrics |= prepared.score(model, asked.schema)
+            metrics |= prepared.score(model, disclosure.schema)
             written(model)
             if asks_evaluation(next(iter(gates.gates.values())).policy):
-                metrics["evaluation"] = evaluated(model, asked)
-        except NobodyAnswered as silence:
-            metrics["stopped"] = str(silence)
+                metrics["evaluation"] = evaluated(model, disclosure)
+        except NobodyAnswered as no_answer:
+            metrics["stopped"] = str(no_answer)
         except Exception as error:
-            if not (foreign(type(model)) and asked.questions):
+            if not (foreign(type(model)) and disclosure.questions):
                 raise
-            metrics["stopped"] = metrics[FAILED] = survived(error)  # as an attack's
+            metrics["stopped"] = metrics[FAILED] = survived(error)  # as for an attack
         return metrics | {
-            "seconds": perf_counter() - before,
-            "questions": asked.questions,
-            "rounds": asked.rounds,
+            "seconds": perf_counter() - started,
+            "questions": disclosure.questions,
+            "rounds": disclosure.rounds,
             **prepared.facts(),
         }
 
@@ -497,41 +502,44 @@ def _names(study: Study) -> tuple[str, ...]:
     return clients.named(study.clients.count, study.clients.names)
 
 
-def _held_out(owners: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Mark a random fraction of each client's records, but leave each the minimum it needs."""
-    held = np.zeros(len(owners), dtype=bool)
+def _held_out(owners: np.ndarray, fraction: float, rng: np.random.Generator) -> np.ndarray:
+    """Mark a random fraction of each client's records, shape (records,), but keep the minimum for training."""
+    mask = np.zeros(len(owners), dtype=bool)
     for name in dict.fromkeys(owners):
-        mine = rng.permutation(np.flatnonzero(owners == name))
-        held[mine[: max(0, min(round(share * len(mine)), len(mine) - clients.FEWEST))]] = True
-    return held
+        index = rng.permutation(np.flatnonzero(owners == name))
+        mask[index[: max(0, min(round(fraction * len(index)), len(index) - clients.FEWEST))]] = True
+    return mask
 
 
 def _by_coins(study: Study, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Deal a table out, and hold records out, by coins of each record, or of each person that a column names.
+    """Partition a table, and hold records out, by a coin of each record, or of each person that a column names.
 
-    A coin follows from a record (a person) alone, for the held-out part from the study's seed too; an owner's
-    share, under ``dirichlet`` of each class or tenth of the target's range, from no record. So one record more or
-    less moves no other between owners or parts, and no study moves one to another owner: what each ledger
-    guarantees of an owner's part under add-or-remove it guarantees of the table, which of parts dealt out by number
-    it would not. Under replace-one it does not: a record in another's place may be dealt to another owner.
+    A coin depends only on the record (person), and for the held-out part on the study's seed; the owners'
+    fractions, under ``dirichlet`` by class or tenth of the target's range, depend on no record. So adding or
+    removing a record moves no other one between owners or parts, and no study moves one to another owner: each
+    ledger's guarantee for an owner's part under add-or-remove holds for the table, unlike with a partition by row
+    numbers. Under replace-one it does not: the replacing record may go to another owner.
+
+    Returns:
+        owners, and whether each record is held out, both of shape (records,).
     """
     chosen, frame, person = study.clients, dataset.frame, study.data.individual
-    seeded = coins.table_keys(frame, f"study {study.seed}".encode(), person)
-    held = coins.held_out(seeded, study.data.test)
+    keys = coins.table_keys(frame, f"study {study.seed}".encode(), person)
+    held_out = coins.held_out(keys, study.data.test)
     if chosen.column is not None:
-        return clients.by_column(frame, chosen.column), held
+        return clients.by_column(frame, chosen.column), held_out
     names = _names(study)
-    shares = np.full(len(names), 1 / len(names))
+    fractions = np.full(len(names), 1 / len(names))
     if chosen.partition != "iid":
         group, number = _groups(dataset) if chosen.partition == "dirichlet" else (0, 1)
-        even = np.full(len(names), chosen.alpha)
-        shares = np.random.default_rng(0).dirichlet(even, number)[group]
-    fixed = coins.table_keys(frame, b"owners", person)
-    return clients.by_coins(coins.toss(fixed, "owner"), shares, names), held
+        alphas = np.full(len(names), chosen.alpha)
+        fractions = np.random.default_rng(0).dirichlet(alphas, number)[group]
+    owner_keys = coins.table_keys(frame, b"owners", person)
+    return clients.by_coins(coins.toss(owner_keys, "owner"), fractions, names), held_out
 
 
 def _groups(dataset: Dataset) -> tuple[np.ndarray, int]:
-    """The class of each record's target, or the tenth of its public range; and how many there may be."""
+    """Return each record's class, or the tenth of the target's public range, and the number of possible ones."""
     schema = dataset.schema
     if schema is None or schema.target is None:
         raise StudyError(
@@ -546,7 +554,7 @@ def _groups(dataset: Dataset) -> tuple[np.ndarray, int]:
     return np.asarray(tenths.astype(int)), GROUPS
 
 
-def _free(name: str, frame: pd.DataFrame) -> str:
+def _free_name(name: str, frame: pd.DataFrame) -> str:
     while name in frame.columns:
         name += "_"
     return name

@@ -27,7 +27,7 @@ from privfed.tables.partition import named
 from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 from privfed.tables.toml_table import meant_keys, section, typed
 
-KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, beside the study
+KEYS = "keys"  #: Folder of the owners' public keys, ``<client>.pub``, next to the study's file
 BUILT_IN = "diabetes"
 
 
@@ -60,11 +60,11 @@ class Study(InToml):
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Study:
-        """Read a study's file; a StudyError tells all faults and their remedies."""
+        """Read a study's file (StudyError: all faults and their remedies)."""
         where = f"study file {path}"
-        plain = read_toml(path, where, StudyError)
+        data = read_toml(path, where, StudyError)
         with naming(where):
-            return cls.from_dict(plain, where, Path(path).resolve().parent)
+            return cls.from_dict(data, where, Path(path).resolve().parent)
 
     @classmethod
     def built_in(cls, name: str = BUILT_IN) -> Study:
@@ -74,25 +74,25 @@ class Study(InToml):
 
     @classmethod
     def from_dict(
-        cls, plain: Mapping[str, Any], where: str = "study", folder: Path | None = None
+        cls, data: Mapping[str, Any], where: str = "study", folder: Path | None = None
     ) -> Study:
         """Read plain data (StudyError: all faults)."""
         faults = Faults()
         with faults.collected():
-            check_keys(plain, _TOP | set(_READERS), where, StudyError)
-        meant = meant_keys(plain, set(_EXAMPLES))
-        for key in (key for key in _EXAMPLES if key not in plain and key not in meant):
+            check_keys(data, _TOP | set(_READERS), where, StudyError)
+        meant = meant_keys(data, set(_EXAMPLES))
+        for key in (key for key in _EXAMPLES if key not in data and key not in meant):
             faults.add(StudyError(f"{where}: {_EXAMPLES[key]} is missing; write it"))
-        read: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         with faults.collected():
-            top = {key: plain[key] for key in sorted(_TOP & set(plain))}
-            read |= typed(top, cls, where, StudyError)
+            top = {key: data[key] for key in sorted(_TOP & set(data))}
+            values |= typed(top, cls, where, StudyError)
         for key, reader in _READERS.items():
             with faults.collected():
-                if key in plain:
-                    read["policies" if key == "policy" else key] = reader(plain[key], where)
-        if {"data", "clients", "learner", "policies"} <= set(read):
-            study = cls(**{"name": "", **read}, folder=folder or Path())
+                if key in data:
+                    values["policies" if key == "policy" else key] = reader(data[key], where)
+        if {"data", "clients", "learner", "policies"} <= set(values):
+            study = cls(**{"name": "", **values}, folder=folder or Path())
             for check in _CHECKS:
                 with faults.collected():
                     check(study, where)
@@ -111,28 +111,28 @@ class Study(InToml):
 
     @property
     def division(self) -> dict[str, Any]:
-        """All, beside a record, that decides whose it is where ledgers last."""
-        chosen, uneven = self.clients, self.clients.partition in ("dirichlet", "quantity")
-        if chosen.partition in ("column", "cohort"):
-            return {"partition": chosen.partition, "column": chosen.column}
+        """The settings that, with a record, determine its owner under persistent ledgers."""
+        clients, uneven = self.clients, self.clients.partition in ("dirichlet", "quantity")
+        if clients.partition in ("column", "cohort"):
+            return {"partition": clients.partition, "column": clients.column}
         return {
-            "partition": chosen.partition,
-            "names": list(named(chosen.count, chosen.names)),
-            "alpha": chosen.alpha if uneven else None,
+            "partition": clients.partition,
+            "names": list(named(clients.count, clients.names)),
+            "alpha": clients.alpha if uneven else None,
             "individual": self.data.individual,
         }
 
-    def _resolved(self, named: str | None) -> Path | None:
-        return None if named is None else (self.folder / named).resolve()
+    def _resolved(self, path: str | None) -> Path | None:
+        return None if path is None else (self.folder / path).resolve()
 
     @property
     def witness(self) -> str:
         """The file or address of the ledgers' witness; empty without one."""
-        named = self.clients.witness or ""
-        return named if not named or "://" in named else str((self.folder / named).resolve())
+        path = self.clients.witness or ""
+        return path if not path or "://" in path else str((self.folder / path).resolve())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, the form of the file, with absolute paths."""
+        """Return plain data in the form of the file, with absolute paths."""
         clients = self.clients
         if clients.ledgers is not None:
             clients = replace(clients, ledgers=str(self.ledgers))
@@ -145,25 +145,25 @@ class Study(InToml):
             source=self._absolute(self.data.source, *FILES, "/"),
             schema=None if self.data.schema is None else self._absolute(self.data.schema, ".toml"),
         )
-        chosen = [replace(p, base=self._absolute(p.base, ".toml")) for p in self.policies]
+        policies = [replace(p, base=self._absolute(p.base, ".toml")) for p in self.policies]
         limit = self.attack_seconds
         return {
             **{key: getattr(self, key) for key in ("name", "seed", "noise", "together", "runs")},
             "attacks": list(self.attacks),
             **({} if limit is None else {"attack_seconds": limit}),
             **({"audit_training": True} if self.audit_training else {}),
-            "data": _plain(data),
-            "clients": _plain(clients),
-            "learner": _plain(self.learner),
-            **({} if self.shadows is None else {"shadows": _plain(self.shadows)}),
-            **({} if self.about == AboutChoice() else {"about": _plain(self.about)}),
-            "policy": [_plain(policy) for policy in chosen],
+            "data": _choice_dict(data),
+            "clients": _choice_dict(clients),
+            "learner": _choice_dict(self.learner),
+            **({} if self.shadows is None else {"shadows": _choice_dict(self.shadows)}),
+            **({} if self.about == AboutChoice() else {"about": _choice_dict(self.about)}),
+            "policy": [_choice_dict(policy) for policy in policies],
         }
 
     def learner_under(self, policy: str) -> LearnerChoice:
-        """Return what learns under a policy, by the policy's name."""
-        own = {choice.name: choice.learner for choice in self.policies}
-        return own[policy] or self.learner
+        """Return the learner under a policy, by the policy's name."""
+        learners = {choice.name: choice.learner for choice in self.policies}
+        return learners[policy] or self.learner
 
     @property
     def learners(self) -> tuple[str, ...]:
@@ -173,9 +173,9 @@ class Study(InToml):
         )
 
     def at(self, epsilon: str | None = None, delta: str | None = None) -> Study:
-        """Return the study with another epsilon for every policy of a finite budget, an owner's file too.
+        """Return the study with another epsilon for every policy with a finite budget, including policy files.
 
-        Delta is that of private policies alone; a file keeps its own.
+        Delta is set in private policies only; a file keeps its own.
         """
         if epsilon is None and delta is None:
             return self
@@ -184,16 +184,18 @@ class Study(InToml):
                 "no policy is private or has a budget in its file, so there is no epsilon to try; write "
                 'base = "private"'
             )
-        tried: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-        tried = {key: value for key, value in tried.items() if value is not None}
-        only = {key: value for key, value in tried.items() if key == "epsilon"}
-        chosen = tuple(
-            replace(p, **(tried if p.base == "private" else only)) if self.budgeted(p) else p
+        changes: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+        changes = {key: value for key, value in changes.items() if value is not None}
+        epsilon_only = {key: value for key, value in changes.items() if key == "epsilon"}
+        policies = tuple(
+            replace(p, **(changes if p.base == "private" else epsilon_only))
+            if self.budgeted(p)
+            else p
             for p in self.policies
         )
-        for policy in chosen:
+        for policy in policies:
             policy.check(f"study {self.name!r}")
-        return replace(self, policies=chosen)
+        return replace(self, policies=policies)
 
     def budgeted(self, policy: PolicyChoice) -> bool:
         """Whether a policy has an epsilon: it is private, or its file has a budget."""
@@ -221,14 +223,14 @@ _EXAMPLES = {
 
 
 def _table(key: str, type_: type[Any]) -> Callable[[Any, str], Any]:
-    return lambda plain, where: section(plain, type_, f"{where}, [{key}]", StudyError)
+    return lambda data, where: section(data, type_, f"{where}, [{key}]", StudyError)
 
 
 #: Reads each table of a study.
 _READERS: Mapping[str, Callable[[Any, str], Any]] = {
     "data": _table("data", DataChoice),
     "clients": _table("clients", ClientsChoice),
-    "learner": lambda plain, where: holding_learner(plain, LearnerChoice, f"{where}, [learner]"),
+    "learner": lambda data, where: holding_learner(data, LearnerChoice, f"{where}, [learner]"),
     "policy": policies,
     "about": _table("about", AboutChoice),
     "shadows": _table("shadows", ShadowChoice),
@@ -309,11 +311,11 @@ _CHECKS: tuple[Callable[[Study, str], None], ...] = (
 )
 
 
-def _plain(choice: Any) -> dict[str, Any]:
+def _choice_dict(choice: Any) -> dict[str, Any]:
     """Return a dataclass as plain data without absent values (TOML has no null)."""
-    return _present(asdict(choice))
+    return _without_none(asdict(choice))
 
 
-def _present(plain: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {k: v for k, v in plain.items() if v not in (None, {}) or (k == "masked" and v == {})}
-    return {key: _present(v) if isinstance(v, Mapping) else v for key, v in kept.items()}
+def _without_none(data: Mapping[str, Any]) -> dict[str, Any]:
+    present = {k: v for k, v in data.items() if v not in (None, {}) or (k == "masked" and v == {})}
+    return {key: _without_none(v) if isinstance(v, Mapping) else v for key, v in present.items()}

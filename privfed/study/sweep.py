@@ -1,16 +1,16 @@
-"""A study at many epsilons, seeds and settings: one cell is one folder, carried out once.
+"""A study at many epsilons, seeds and settings: one cell is one folder, run once.
 
 OUT/sweep.toml                  the study
-OUT/cells/KEY/params.json       a cell's factors, and what it was made with
+OUT/cells/KEY/params.json       a cell's factors, versions, time and memory
 OUT/cells/KEY/metrics.json      its figures: utility, cost, attacks, time, memory, bytes (simulation)
-OUT/cells/KEY/digests.json      SHA-256 of each of its files, by which a later run knows that it is whole
+OUT/cells/KEY/digests.json      SHA-256 of each of its files, by which a later run checks it
 OUT/cells/KEY/study.toml, ...   the output of a study of one policy, with its ledgers and findings
 OUT/sweep.csv, sweep.parquet    one row a cell
 OUT/sweep.html                  the report
 OUT/figure.svg, .pdf, .png      utility, attacks, audits, bytes against epsilon
 
-KEY digests the whole study of the cell: learner, parameters, policy, epsilon, delta, mechanisms, the
-contents of the data, partition, owners, masks, seed. Its name and its attacks are no part of it.
+KEY is a digest of the cell's study: learner, parameters, policy, epsilon, delta, mechanisms, the
+contents of the data, partition, owners, masks, seed, but not its name or its attacks.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from privfed.study.dry_run import dry_run
 from privfed.study.output import CONTENTS, Output, write_text, written_whole
 
 CELLS, PARAMS, METRICS, DIGESTS = "cells", "params.json", "metrics.json", "digests.json"
-#: All that a sweep's folder holds, hidden files aside.
+#: Entries of a sweep's folder, except hidden files.
 ENTRIES = {
     *(CELLS, "sweep.toml", "sweep.csv", "sweep.parquet", "sweep.html"),
     *("figure.svg", "figure.pdf", "figure.png"),
 }
-#: What does not change a cell's run: texts, and what is done with its releases afterwards.
+#: Keys that do not change a cell's run: texts, and what is done with its releases afterwards.
 AFTERWARDS = ("attacks", "attack_seconds", "shadows", "audit_training")
 BESIDE = ("name", "about", "together", "runs", *AFTERWARDS)
-#: What is varied by an option of its own, or is no factor.
+#: Keys that --vary does not accept, with the reason or the option for them.
 FIXED = {
     **dict.fromkeys(BESIDE, "it changes no run"),
     **dict.fromkeys(("seed", "runs"), "write --runs"),
@@ -82,16 +82,16 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """The cell's name: a digest of all that decides its run, files by their contents."""
-        plain = {k: v for k, v in self.study.to_dict().items() if k not in BESIDE}
-        data, (policy,) = plain["data"], plain["policy"]
-        for held, entry in ((data, "source"), (data, "schema"), (policy, "base")):
-            if entry in held:
-                held[entry] = contents(held[entry])
+        """The cell's name: a digest of everything that determines its run, with files by their contents."""
+        content = {k: v for k, v in self.study.to_dict().items() if k not in BESIDE}
+        data, (policy,) = content["data"], content["policy"]
+        for table, entry in ((data, "source"), (data, "schema"), (policy, "base")):
+            if entry in table:
+                table[entry] = contents(table[entry])
         for entry in ("epsilon", "delta"):
             if entry in policy:
                 policy[entry] = text(getattr(self.choice, f"exact_{entry}"))
-        return wire.digest(json.dumps(plain, sort_keys=True, default=str).encode())[:24]
+        return wire.digest(json.dumps(content, sort_keys=True, default=str).encode())[:24]
 
     @property
     def factors(self) -> dict[str, Any]:
@@ -111,18 +111,18 @@ class Cell:
 
     @property
     def attacks(self) -> dict[str, Any]:
-        """What its releases would be attacked by."""
-        plain = self.study.to_dict()
-        return {key: plain.get(key) for key in AFTERWARDS}
+        """The settings of attacks on its releases."""
+        data = self.study.to_dict()
+        return {key: data.get(key) for key in AFTERWARDS}
 
-    def told(self) -> str:
-        """The cell in one line."""
+    def label(self) -> str:
+        """Format the cell in one line."""
         varied = "".join(f", {key} = {value}" for key, value in self.varied.items())
         return f"{self.key}  {self.series}, seed {self.study.seed}{varied}"
 
     @property
     def series(self) -> str:
-        """Its policy, and at which epsilon."""
+        """The policy, and its epsilon."""
         epsilon = self.choice.epsilon
         return f"{self.choice.name}, epsilon {epsilon}" if epsilon else self.choice.name
 
@@ -147,64 +147,68 @@ def cells(
             "a sweep is a simulation that charges nobody, and on data with persistent ledgers every "
             "run would be a release; leave ledgers out under [clients] to sweep over simulated data"
         )
-    vary, found = vary or {}, []
-    for key, several in vary.items():
+    vary, planned = vary or {}, []
+    for key, levels in vary.items():
         if key in FIXED:
             raise StudyError(f"--vary {key}: is no factor; {FIXED[key]}")
-        if not several:
+        if not levels:
             raise StudyError(
                 f"--vary {key}: has no values; write {key or 'clients.count'}=3,5, say"
             )
     for values in product(*vary.values()):
         varied = dict(zip(vary, values, strict=True))
-        base = _varied(study, varied)
+        base = _set_values(study, varied)
         for number, choice in product(range(runs), base.policies):
-            alone = replace(
+            single = replace(
                 base, policies=(choice,), runs=1, together=False, seed=base.seed + number
             )
             private = base.budgeted(choice)
-            own = {k: v for k, v in varied.items() if private or not k.startswith("policy.")}
-            found += [Cell(alone.at(tried), own) for tried in (epsilons if private else [None])]
-    return list({cell.key: cell for cell in found}.values())
+            settings = {k: v for k, v in varied.items() if private or not k.startswith("policy.")}
+            planned += [
+                Cell(single.at(budget), settings) for budget in (epsilons if private else [None])
+            ]
+    return list({cell.key: cell for cell in planned}.values())
 
 
-def _varied(study: Study, varied: Mapping[str, Any]) -> Study:
+def _set_values(study: Study, varied: Mapping[str, Any]) -> Study:
     """Return the study with values set by dotted key; StudyError as for its file."""
     if not varied:
         return study
-    plain = study.to_dict()
+    data = study.to_dict()
     for key, value in varied.items():
-        first, *rest = key.split(".")
-        chosen = [
-            one for one, p in zip(plain["policy"], study.policies, strict=True) if study.budgeted(p)
+        first, *keys = key.split(".")
+        policies = [
+            policy
+            for policy, p in zip(data["policy"], study.policies, strict=True)
+            if study.budgeted(p)
         ]
-        for place in chosen if first == "policy" else [plain]:
-            path = rest if first == "policy" else [first, *rest]
+        for table in policies if first == "policy" else [data]:
+            path = keys if first == "policy" else [first, *keys]
             for name in path[:-1]:
-                place = place.setdefault(name, {})
-                if not isinstance(place, dict):
+                table = table.setdefault(name, {})
+                if not isinstance(table, dict):
                     raise StudyError(f"--vary {key}: {name} is no table of the study")
             if not path:
                 raise StudyError(f"--vary {key}: write a key, such as policy.delta")
-            place[path[-1]] = value
-    told = ", ".join(f"{key} = {value}" for key, value in varied.items())
-    return Study.from_dict(plain, f"study with {told}", study.folder)
+            table[path[-1]] = value
+    text = ", ".join(f"{key} = {value}" for key, value in varied.items())
+    return Study.from_dict(data, f"study with {text}", study.folder)
 
 
-def values(written: str) -> list[Any]:
+def values(text: str) -> list[Any]:
     """Read comma-separated values: TOML's, or words without quotes."""
     with suppress(tomllib.TOMLDecodeError):
-        return list(tomllib.loads(f"v = [{written}]")["v"])
-    return [part.strip() for part in written.split(",")]
+        return list(tomllib.loads(f"v = [{text}]")["v"])
+    return [part.strip() for part in text.split(",")]
 
 
-def contents(written: str) -> str:
-    """Return the digest of a file's contents, or of a folder's; a name that is no path as it is."""
-    path = Path(written)
-    if path.is_dir() and written.endswith("/"):
-        listed = {one.name: wire.digest(one.read_bytes()) for one in sorted(path.iterdir())}
-        return wire.digest(json.dumps(listed).encode())
-    return wire.digest(path.read_bytes()) if path.is_absolute() and path.is_file() else written
+def contents(name: str) -> str:
+    """Return the digest of a file's contents, or of a folder's; any other name is returned unmodified."""
+    path = Path(name)
+    if path.is_dir() and name.endswith("/"):
+        files = {file.name: wire.digest(file.read_bytes()) for file in sorted(path.iterdir())}
+        return wire.digest(json.dumps(files).encode())
+    return wire.digest(path.read_bytes()) if path.is_absolute() and path.is_file() else name
 
 
 class Sweep:
@@ -215,7 +219,7 @@ class Sweep:
 
     @property
     def cells(self) -> Path:
-        """Where the cells are."""
+        """The folder of the cells."""
         return self.folder / CELLS
 
     def read(self, cell: Cell, file: str) -> Any:
@@ -225,8 +229,8 @@ class Sweep:
     def state(self, cell: Cell) -> str:
         """Return ``"done"``, ``"attacked"`` (done, by the study's present attacks), or ``"new"``.
 
-        A cell is new as well if one of its files is not what was written; others may lie beside them, such as
-        the page of ``privfed report``.
+        A cell is also new if one of its files was changed; further files, such as the page of ``privfed report``,
+        are ignored.
         """
         folder = self.cells / cell.key
         try:
@@ -238,9 +242,9 @@ class Sweep:
 
     @contextmanager
     def opened(self, *, overwrite: bool = False) -> Iterator[None]:
-        """Hold the folder alone, new or of an earlier sweep, without what a killed run left in it.
+        """Lock the folder, new or of an earlier sweep, and remove the remains of killed runs.
 
-        InputError: it holds something else, cannot be written, or another sweep runs in it.
+        InputError: the folder cannot be written, or another sweep runs in it.
         """
         with file_errors(f"--out {self.folder}", "written"):
             self.cells.mkdir(parents=True, exist_ok=True)
@@ -253,19 +257,19 @@ class Sweep:
                     f"--out {self.folder}: another sweep is running in it; wait for it, or name "
                     "another folder"
                 ) from None
-            for left in self.cells.iterdir():
-                if overwrite or left.name.startswith("."):
-                    shutil.rmtree(left) if left.is_dir() else left.unlink()
+            for entry in self.cells.iterdir():
+                if overwrite or entry.name.startswith("."):
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             yield
 
     def check(self) -> None:
-        """Check that the folder is new or holds a sweep alone; an InputError says what else."""
+        """Check that the folder is new or holds only a sweep (InputError: what else)."""
         if not self.folder.exists():
             return
         if not self.folder.is_dir():
             raise InputError(f"--out {self.folder}: is a file; name a folder")
-        held = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
-        foreign = held - ENTRIES
+        entries = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
+        foreign = entries - ENTRIES
         if foreign:
             raise InputError(
                 f"--out {self.folder}: holds {min(foreign)!r}, which no sweep wrote; name a new folder"
@@ -273,7 +277,7 @@ class Sweep:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each file of a cell by its path, without the list of them."""
+    """Return the digest of each file of a cell by its path, except ``DIGESTS`` itself."""
     return {
         str(path.relative_to(folder)): wire.digest(path.read_bytes())
         for path in sorted(folder.rglob("*"))
@@ -284,7 +288,7 @@ def digests(folder: Path) -> dict[str, str]:
 def sweep(
     planned: Sequence[Cell], out: Path, *, attacked: bool = False, jobs: int = 1
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Carry out the cells that are not done, and attack those that are not attacked.
+    """Run the cells that are not done, and attack those that are not attacked.
 
     Args:
         planned: the cells; all are built and priced before the first is run.
@@ -293,81 +297,81 @@ def sweep(
         jobs: number of processes; -1 for one a core.
 
     Returns:
-        one row for each cell that could be carried out (a simulation, which charges nobody); and the
-        fault of each other one, by its line.
+        one row for each cell that could be run (a simulation, which charges no budget); and the fault of
+        each other one, by its line.
     """
-    held = Sweep(out)
-    wanted = "attacked" if attacked else "done"
-    left = [cell for cell in planned if held.state(cell) not in (wanted, "attacked")]
-    _check(left, attacked)
+    store = Sweep(out)
+    target = "attacked" if attacked else "done"
+    pending = [cell for cell in planned if store.state(cell) not in (target, "attacked")]
+    _check(pending, attacked)
     work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in left)
+    tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in pending)
     faults: dict[str, str] = {}
-    alike: dict[str, list[str]] = {}  # what was said of a cell's records, by all but its figures
-    bar = tqdm(work(tasks), desc="sweep", total=len(left), unit=" cell", disable=None)
-    for cell, fault, said in bar:
+    remarks: dict[str, list[str]] = {}  # warnings on records by text without digits
+    bar = tqdm(work(tasks), desc="sweep", total=len(pending), unit=" cell", disable=None)
+    for cell, fault, messages in bar:
         if interrupted():
-            raise KeyboardInterrupt  # a library that it interrupted told of a fault
-        faults |= {cell.told(): fault} if fault else {}
-        for remark in said:
-            alike.setdefault(re.sub(r"\d", "", remark), []).append(f"{cell.told()}: {remark}")
-    for each in alike.values():
-        count = f"{len(each)} cells, one of them " if len(each) > 1 else ""
-        warnings.warn(count + each[0], DataWarning, stacklevel=2)
-    return table(planned, held), faults
+            raise KeyboardInterrupt  # a library may have turned it into another error
+        faults |= {cell.label(): fault} if fault else {}
+        for remark in messages:
+            remarks.setdefault(re.sub(r"\d", "", remark), []).append(f"{cell.label()}: {remark}")
+    for group in remarks.values():
+        count = f"{len(group)} cells, one of them " if len(group) > 1 else ""
+        warnings.warn(count + group[0], DataWarning, stacklevel=2)
+    return table(planned, store), faults
 
 
-def table(planned: Sequence[Cell], held: Sweep) -> pd.DataFrame:
+def table(planned: Sequence[Cell], store: Sweep) -> pd.DataFrame:
     """Return one row for each finished cell: its factors, figures, versions and key."""
     rows = []
     for cell in planned:
         with suppress(OSError, ValueError):
-            params = held.read(cell, PARAMS)
+            params = store.read(cell, PARAMS)
             # without what another sweep varied
             stored = {k: v for k, v in params["factors"].items() if "." not in k}
-            figures = {**held.read(cell, METRICS), **params["made"]}
+            figures = {**store.read(cell, METRICS), **params["made"]}
             rows.append({**stored, **cell.factors, **figures, "key": cell.key})
-    found = pd.DataFrame(rows)
-    for column in (each for each in found if found[each].dtype == object):
-        # tables, and numbers beside words, are no column of Parquet's
-        found[column] = found[column].map(str, na_action="ignore")
-    if len(found) and len(made := found["commit"].fillna("").unique()) > 1:
+    frame = pd.DataFrame(rows)
+    for column in (name for name in frame if frame[name].dtype == object):
+        # Parquet has no columns of tables, or of numbers and words
+        frame[column] = frame[column].map(str, na_action="ignore")
+    if len(frame) and len(commits := frame["commit"].fillna("").unique()) > 1:
         warnings.warn(
-            f"the cells were made by {len(made)} commits of privfed: {', '.join(made)}; add --overwrite "
+            f"the cells were made by {len(commits)} commits of privfed: {', '.join(commits)}; add --overwrite "
             "to run all of them anew",
             Note,
             stacklevel=2,
         )
-    return found
+    return frame
 
 
-def _check(left: Sequence[Cell], attacked: bool) -> None:
-    """Build and price every cell of a first seed; StudyError: what is wrong with one."""
-    first = min((cell.study.seed for cell in left), default=0)
-    for cell in left:
+def _check(pending: Sequence[Cell], attacked: bool) -> None:
+    """Build and price every cell of the first seed (StudyError: what is wrong with one)."""
+    first = min((cell.study.seed for cell in pending), default=0)
+    for cell in pending:
         if cell.study.seed == first:
             dry_run(cell.study, simulation.prepare(cell.study).schema, attacks=attacked)
 
 
 def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[str]]:
-    """Carry one cell out, or attack it if it is done; its fault, if any, and what there is to say of its records."""
+    """Run one cell, or attack it if it is done; return it, its fault or "", and warnings on its records."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataWarning)  # notes are in its metrics
         fault = _fault(cell, out, attacked)
-    return cell, fault, [str(one.message) for one in caught if one.category is DataWarning]
+    return cell, fault, [str(note.message) for note in caught if note.category is DataWarning]
 
 
 def _fault(cell: Cell, out: Path, attacked: bool) -> str:
-    held, study = Sweep(out), cell.study
-    folder = held.cells / cell.key
+    store, study = Sweep(out), cell.study
+    folder = store.cells / cell.key
     try:
-        if held.state(cell) == "new":
+        if store.state(cell) == "new":
             shutil.rmtree(folder, ignore_errors=True)
             with written_whole(folder) as partial:
                 _run(cell, Output(partial), attacked)
                 write_text(partial / DIGESTS, json.dumps(digests(partial), indent=1))
         elif attacked:
-            _attack(cell, Output(folder), simulation.prepare(study), held.read(cell, PARAMS))
+            _attack(cell, Output(folder), simulation.prepare(study), store.read(cell, PARAMS))
             write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
     except PrivfedError as error:
         return str(error)
@@ -381,7 +385,7 @@ def _fault(cell: Cell, out: Path, attacked: bool) -> str:
 
 
 def _run(cell: Cell, output: Output, attacked: bool) -> None:
-    study, before = cell.study, perf_counter()
+    study, started = cell.study, perf_counter()
     _reset_memory()
     prepared = simulation.prepare(study)
     study.to_toml(output.folder / "study.toml")
@@ -402,7 +406,7 @@ def _run(cell: Cell, output: Output, attacked: bool) -> None:
             "data digest": contents(study.to_dict()["data"]["source"]),
         },
         "made": {
-            "cell seconds": perf_counter() - before,
+            "cell seconds": perf_counter() - started,
             "memory MB": _peak_memory(),
             "version": __version__,
             "commit": commit(),
@@ -417,7 +421,7 @@ def _run(cell: Cell, output: Output, attacked: bool) -> None:
 def _attack(
     cell: Cell, output: Output, prepared: simulation.AnyPrepared, params: dict[str, Any]
 ) -> None:
-    """Attack a cell's releases, audit its mechanisms, and write its figures anew."""
+    """Attack a cell's releases, audit its mechanisms, and rewrite its figures."""
     assembly.attack_releases(prepared, output, None, quiet=True)
     if failed := assembly.gather(output).failed:
         raise StudyError(*failed)
@@ -426,19 +430,18 @@ def _attack(
 
 def _write(output: Output, params: Mapping[str, Any]) -> None:
     figures = figures_of(assembly.gather(output).policies[0])
-    for file, plain in ((PARAMS, params), (METRICS, figures)):
-        write_text(output.folder / file, json.dumps(plain, indent=1, allow_nan=False) + "\n")
+    for file, data in ((PARAMS, params), (METRICS, figures)):
+        write_text(output.folder / file, json.dumps(data, indent=1, allow_nan=False) + "\n")
 
 
 def figures_of(policy: PolicyReport) -> dict[str, Any]:
     """Return a run's figures in columns.
 
-    ``epsilon`` is the budget (None without a guarantee), ``claimed`` what is proved of the whole exchange,
-    ``bound`` the most that any attack finds of the members at 1 % false positives, ``found`` what an attack
-    found of them, ``area`` the largest area under an attack's curve (a guesser's is 0.5), ``audited`` the
-    largest epsilon that outputs of one mechanism prove, ``audited training`` the one that whole trainings
-    do, where the study audits them; ``attack X`` how far
-    attack X came from a guesser who saw no release (0) to all that it looks for (1).
+    ``epsilon`` is the budget (None without a guarantee), ``claimed`` the proven epsilon of the whole exchange,
+    ``bound`` the maximum TPR of any attack at 1 % FPR, ``found`` an attack's TPR at 1 % FPR, ``area`` the largest
+    area under an attack's ROC curve (0.5 by chance), ``audited`` the largest epsilon that outputs of one mechanism
+    prove, ``audited training`` the one that whole trainings prove, if the study audits them; ``attack X`` the
+    success of attack X, from the baseline without releases (0) to its maximum (1).
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
     finite = policy.account.finite
@@ -451,7 +454,7 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
         "claimed": proved,
         "spent": policy.so_far if finite else None,
         "bound": policy.detection,
-        **_attacked(policy.findings),
+        **_attack_columns(policy.findings),
         "released": policy.released,
         "unprotected": policy.unprotected,
         "bytes": sum(client.bytes for client in policy.clients),
@@ -461,35 +464,39 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
     }
 
 
-def _attacked(findings: Sequence[Finding]) -> dict[str, float]:
-    """Return columns of what attacks and audits found; an attack that did not look has none."""
-    looked = [one for one in findings if one.state != "not looked"]
-    audits = [one for one in looked if one.metric.startswith("epsilon proven")]
+def _attack_columns(findings: Sequence[Finding]) -> dict[str, float]:
+    """Return columns of the results of attacks and audits; an attack that did not look has none."""
+    looked = [finding for finding in findings if finding.state != "not looked"]
+    audits = [finding for finding in looked if finding.metric.startswith("epsilon proven")]
     columns: dict[str, float] = {}
     for name, measure in (("found", "found at 1 %"), ("area", "area")):
-        if reached := [one.value for one in looked if one.measure == measure]:
-            columns[name] = max(reached)
-    for one in audits:
-        name = "audited training" if "answers" in one.detail else "audited"
-        columns[name] = max(columns.get(name, 0.0), one.value)
-    for one in looked:
-        paid = one.metric.endswith("charged")  # beside what was charged, not beside all there is
-        if one not in audits and not paid and not one.attack.startswith(("audit", "coverage")):
-            name, guessed = f"attack {one.attack}", one.baseline or 0.0
-            most = one.of or max(one.value, guessed + 1.0)
-            share = (one.value - guessed) / (most - guessed) if most > guessed else 0.0
-            columns[name] = max(columns.get(name, 0.0), share)
+        if values := [finding.value for finding in looked if finding.measure == measure]:
+            columns[name] = max(values)
+    for finding in audits:
+        name = "audited training" if "answers" in finding.detail else "audited"
+        columns[name] = max(columns.get(name, 0.0), finding.value)
+    for finding in looked:
+        charged = finding.metric.endswith("charged")  # relative to what was charged
+        if (
+            finding not in audits
+            and not charged
+            and not finding.attack.startswith(("audit", "coverage"))
+        ):
+            name, baseline = f"attack {finding.attack}", finding.baseline or 0.0
+            limit = finding.of or max(finding.value, baseline + 1.0)
+            score = (finding.value - baseline) / (limit - baseline) if limit > baseline else 0.0
+            columns[name] = max(columns.get(name, 0.0), score)
     return columns
 
 
 def _reset_memory() -> None:
-    """Forget the process's peak memory, where the system lets it (Linux)."""
+    """Reset the process's peak memory (Linux only)."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _peak_memory() -> float | None:
-    """Return the process's peak memory since then, MB; None where the system does not tell."""
+    """Return the process's peak memory since the last reset, MB; None if the system does not report it."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

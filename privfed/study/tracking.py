@@ -1,4 +1,4 @@
-"""A sweep's runs in MLflow, where that is installed."""
+"""Logging of a sweep's runs to MLflow, if it is installed."""
 
 import re
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from types import ModuleType
 from privfed.errors import InputError
 from privfed.study.sweep import METRICS, PARAMS, Cell, Sweep
 
-#: The tag by which a run is known, so that none is logged twice.
+#: The tag that identifies a run, so that none is logged twice.
 KEY = "privfed.cell"
 
 
 def mlflow() -> ModuleType:
-    """Return the installed MLflow, whose own settings say where runs go; InputError: there is none."""
+    """Return the installed MLflow, whose settings determine where runs go (InputError: there is none)."""
     try:
         import mlflow as installed
     except ImportError:
@@ -23,20 +23,20 @@ def mlflow() -> ModuleType:
     return installed  # type: ignore[no-any-return, unused-ignore]
 
 
-def log(cells: Sequence[Cell], held: Sweep, name: str) -> int:
-    """Log finished cells that the experiment ``name`` does not hold; attacked later, they are logged anew.
+def log(cells: Sequence[Cell], store: Sweep, name: str) -> int:
+    """Log finished cells that the experiment ``name`` does not hold; attacked later, they are logged again.
 
-    Factors and versions are parameters; figures that are numbers are metrics.
+    Factors and versions are parameters; numeric figures are metrics.
 
     Returns:
-        how many were logged.
+        number of runs logged.
 
     Raises:
-        InputError: MLflow is not there, or does not answer.
+        InputError: MLflow is not installed, or does not answer.
     """
     tracker = mlflow()
     try:
-        return _log(tracker, cells, held, name)
+        return _log(tracker, cells, store, name)
     except tracker.MlflowException as error:
         raise InputError(
             f"--mlflow: {str(error).splitlines()[0][:200]}; check MLflow's own settings, such as "
@@ -44,17 +44,17 @@ def log(cells: Sequence[Cell], held: Sweep, name: str) -> int:
         ) from error
 
 
-def _log(tracker: ModuleType, cells: Sequence[Cell], held: Sweep, name: str) -> int:
+def _log(tracker: ModuleType, cells: Sequence[Cell], store: Sweep, name: str) -> int:
     tracker.set_experiment(name)
     known = {run.data.tags.get(KEY) for run in tracker.search_runs(output_format="list")}
     logged = 0
     for cell in cells:
-        state = held.state(cell)
+        state = store.state(cell)
         if state == "new" or (tag := f"{cell.key} {state}") in known:
             continue
-        params, figures = held.read(cell, PARAMS), held.read(cell, METRICS)
+        params, figures = store.read(cell, PARAMS), store.read(cell, METRICS)
         numbers = {k: float(v) for k, v in figures.items() if isinstance(v, int | float)}
-        with tracker.start_run(run_name=cell.told()):
+        with tracker.start_run(run_name=cell.label()):
             tracker.set_tag(KEY, tag)
             tracker.log_params(
                 {allowed(k): v for k, v in (params["factors"] | params["made"]).items()}
@@ -65,5 +65,5 @@ def _log(tracker: ModuleType, cells: Sequence[Cell], held: Sweep, name: str) -> 
 
 
 def allowed(name: str) -> str:
-    """Return a name in the characters that MLflow takes."""
+    """Replace characters of a name that MLflow does not accept."""
     return re.sub(r"[^\w./ -]", "_", name)

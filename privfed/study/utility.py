@@ -1,4 +1,4 @@
-"""The error that a budget leaves for counts and means, from noise and public bounds: no record is read."""
+"""Errors of counts and means under a budget, from noise and public bounds, without reading records."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -11,32 +11,32 @@ from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity
 from privfed.reports.metrics import measured
 from privfed.tables.schema import Schema
 
-RECORDS = (100, 1_000, 10_000)  #: Numbers of records for which errors of means are told
+RECORDS = (100, 1_000, 10_000)  #: Numbers of records for which errors of means are stated
 
 
 @dataclass(frozen=True)
 class Utility:
-    """Standard deviations of noise, at one owner, where a budget is spent on these figures alone.
+    """Standard deviations of noise, at one owner, if a budget is spent on these statistics only.
 
-    The budget is divided equally: one question for the number of records, one for each column. A
-    numeric column's question is the sum of its values' distances from the middle of its bounds, each
-    at most half of their width; a category's, how many records each one has. A record more or less
-    moves the first by half a width and one cell of the second by 1, which are the sensitivities
-    that the noise is calibrated to (under another unit or relation, those of the policy).
+    The budget is divided equally: one query for the number of records, one for each column. A numeric
+    column's query is the sum of its values' deviations from the middle of its bounds, each at most half
+    of their width; a categorical column's is the count of each category. Adding or removing a record
+    changes the former by half a width and one cell of the latter by 1, which are the sensitivities that
+    the noise is calibrated to (under another unit or relation, the policy's).
     """
 
     policy: Policy
-    count: float  #: of a number of records, in all or of one category
+    count: float  #: of the number of records, in total or in one category
     means: dict[str, float]  #: of each numeric column's sum about its middle, in the column's unit
-    shares: tuple[str, ...]  #: the columns of categories, whose counts err like ``count``
+    categorical: tuple[str, ...]  #: the columns of categories, whose counts err like ``count``
 
     def of_mean(self, column: str, records: int) -> float:
-        """Of a column's mean over so many records, a public number."""
+        """Return the error of a column's mean over ``records`` records, a public number."""
         return self.means[column] / records
 
 
 def utility(policy: Policy, schema: Schema) -> Utility | None:
-    """What a policy's budget would leave for a schema's counts and means; None without a budget."""
+    """Return the errors of a schema's counts and means under a policy's budget; None without a budget."""
     if policy.budget is None:
         return None
     accountant = accountant_of(policy)
@@ -45,13 +45,13 @@ def utility(policy: Policy, schema: Schema) -> Utility | None:
     name = "laplace" if accountant.name == "pure" else "gaussian"
     guard = Guard.of(name, spend=spend)
 
-    def deviation(part: Part) -> float:
+    def std(part: Part) -> float:
         group = {"all": bounded_under(part, policy)}
         law = checked(mechanism_of(guard), group, spend).laws["all"]
         return law.std * float(part.grid)
 
-    count = deviation(Part(PartType.COUNTS, ("cell",), (1,), Sensitivity(Bound(1, 1))))
-    half = deviation(Part(PartType.SUMS, ("cell",), (1,), Sensitivity.of(int(1 / GRID)), GRID))
+    count = std(Part(PartType.COUNTS, ("cell",), (1,), Sensitivity(Bound(1, 1))))
+    half = std(Part(PartType.SUMS, ("cell",), (1,), Sensitivity.of(int(1 / GRID)), GRID))
     widths = {c.name: (c.bounds[1] - c.bounds[0]) / 2 for c in columns if c.numeric}
     return Utility(
         policy,
@@ -61,9 +61,9 @@ def utility(policy: Policy, schema: Schema) -> Utility | None:
     )
 
 
-def told(found: Utility | None, policy: Policy, schema: Schema, owners: int) -> str:
-    """Format what a budget leaves, one owner's figures and, if known, of all owners together."""
-    if found is None:
+def utility_text(stds: Utility | None, policy: Policy, schema: Schema, owners: int) -> str:
+    """Format the errors under a budget, for one owner and, if known, for all owners together."""
+    if stds is None:
         return f"{policy.name}: no budget, so no errors to state"
     sizes = "".join(f"{size:>12,}" for size in RECORDS)
     labels = {
@@ -75,15 +75,15 @@ def told(found: Utility | None, policy: Policy, schema: Schema, owners: int) -> 
     split = f"split equally over {1 + len(schema.columns)} queries"
     lines = [
         f"  the whole budget on counts and means alone, {split}: standard deviation of the noise at one owner",
-        f"    {'number of records':{wide}} {measured(found.count, 3):>12}",
+        f"    {'number of records':{wide}} {measured(stds.count, 3):>12}",
     ]
-    if found.shares:
-        lines.append(f"    number in a category of {', '.join(found.shares)}: the same")
+    if stds.categorical:
+        lines.append(f"    number in a category of {', '.join(stds.categorical)}: the same")
     if labels:
         lines.append(f"    {'mean over records:':{wide}} {sizes}")
     for name, label in labels.items():
-        errors = "".join(f"{measured(found.of_mean(name, size), 3):>12}" for size in RECORDS)
-        lines.append(f"    {label:{wide}} {errors}")
+        texts = "".join(f"{measured(stds.of_mean(name, size), 3):>12}" for size in RECORDS)
+        lines.append(f"    {label:{wide}} {texts}")
     if owners > 1:
         masked = policy.masked
         honest = 1 if masked is None else (masked.least or owners) - masked.colluding

@@ -1,4 +1,4 @@
-"""Cross-validation and grid search over a federation: simulations, as each fold and setting is a release."""
+"""Cross-validation and grid search over a federation: simulations only, as each fold and setting is a release."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Folds:
         if self.schema.target is None:
             raise InputError("folds: the schema needs a target to score predictions by")
         parts = self.parts
-        for name, own in pd.Series(parts).groupby(by_column(self.frame, self.client)):
-            if own.nunique() < self.count or (len(own) - own.value_counts()).min() < FEWEST:
+        for name, group in pd.Series(parts).groupby(by_column(self.frame, self.client)):
+            if group.nunique() < self.count or (len(group) - group.value_counts()).min() < FEWEST:
                 raise InputError(
                     f"folds: client {name!r} has too few records for {self.count} folds; take fewer"
                 )
@@ -60,9 +60,9 @@ class Folds:
         people = np.arange(len(self.frame)) if self.individual is None else self._people()
         parts = np.zeros(len(self.frame), dtype=np.int64)
         for name in dict.fromkeys(owners):
-            own = owners == name
-            persons, person = np.unique(people[own], return_inverse=True)
-            parts[own] = (rng.permutation(len(persons)) % self.count)[person]
+            mask = owners == name
+            persons, person = np.unique(people[mask], return_inverse=True)
+            parts[mask] = (rng.permutation(len(persons)) % self.count)[person]
         return parts
 
     def _people(self) -> np.ndarray:
@@ -71,9 +71,9 @@ class Folds:
         return pd.factorize(self.frame[self.individual])[0]
 
     def split(self, number: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Training and held-out records of one fold."""
-        held = self.parts == number
-        return self.frame[~held], self.frame[held]
+        """Return training and held-out records of one fold."""
+        held_out = self.parts == number
+        return self.frame[~held_out], self.frame[held_out]
 
     def __iter__(self) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
         """Yield training and held-out records, fold by fold."""
@@ -100,11 +100,11 @@ def cross_validate(
         baseline's), records held out, seconds, stopped (why training stopped; the score is then NaN), and
         simulation, which is true; ``attrs["note"]`` explains it.
     """
-    (found,) = _validated([learner], folds, epsilon, delta, noise, n_jobs, hidden=True)
-    return found
+    (table,) = _run_folds([learner], folds, epsilon, delta, noise, n_jobs, hidden=True)
+    return table
 
 
-def _validated(
+def _run_folds(
     learners: Sequence[FederatedLearner],
     folds: Folds,
     epsilon: Number | None,
@@ -114,12 +114,12 @@ def _validated(
     *,
     hidden: bool = False,
 ) -> list[pd.DataFrame]:
-    """Each learner's folds, all of them side by side in so many processes."""
+    """Run each learner's folds in ``n_jobs`` processes; return one table per learner."""
     tasks = [
         joblib.delayed(_fold)(
-            own, folds, number, epsilon, delta, None if noise is None else noise + number
+            learner, folds, number, epsilon, delta, None if noise is None else noise + number
         )
-        for own in learners
+        for learner in learners
         for number in range(folds.count)
     ]
     work = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(tasks)
@@ -127,7 +127,7 @@ def _validated(
         tqdm(work, desc="grid search", total=len(tasks), unit=" fold", disable=hidden or None)
     )
     return [
-        _marked(pd.DataFrame(rows[first : first + folds.count]))
+        _mark(pd.DataFrame(rows[first : first + folds.count]))
         for first in range(0, len(rows), folds.count)
     ]
 
@@ -140,8 +140,8 @@ def _fold(
     delta: Number,
     seed: int | None,
 ) -> dict[str, Any]:
-    """One fold's row of :func:`cross_validate`."""
-    before, (train, test) = perf_counter(), folds.split(number)
+    """Return one fold's row of :func:`cross_validate`."""
+    started, (train, test) = perf_counter(), folds.split(number)
     schema = folds.schema
     assert schema.target is not None
     fresh = clone(learner)
@@ -159,17 +159,17 @@ def _fold(
         seed=seed,
         queries=fresh.queries,
     )
-    kept: dict[str, Any] = {"fold": number, "score": np.nan, "records": len(test), "stopped": ""}
+    row: dict[str, Any] = {"fold": number, "score": np.nan, "records": len(test), "stopped": ""}
     try:
         model = fresh.fit(federation)
-        told = measure(model, train, test, schema)
-        kept |= {name: told[name] for name in ("measure", "value", "baseline")}
-        kept["score"] = model.score(test, test[schema.target.name])
-    except NobodyAnswered as silence:
-        kept["stopped"] = str(silence)
+        metrics = measure(model, train, test, schema)
+        row |= {name: metrics[name] for name in ("measure", "value", "baseline")}
+        row["score"] = model.score(test, test[schema.target.name])
+    except NobodyAnswered as error:
+        row["stopped"] = str(error)
     finally:
         federation.close()
-    return kept | {"seconds": perf_counter() - before}
+    return row | {"seconds": perf_counter() - started}
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,35 +194,35 @@ def grid_search(
 ) -> Search:
     """Cross-validate all combinations of ``grid``'s values by parameter on the same folds; rank them.
 
-    The choice of the best is a release of its own: on real data its cost comes on top. For the other
+    The choice of the best is a further release: on real data its cost is added. For the other
     parameters see :func:`cross_validate`.
 
     Raises:
-        InputError: an unknown parameter, or a value that the learner refuses.
+        InputError: an unknown parameter, or an invalid value.
     """
-    known = learner.get_params()
-    for name in (name for name in grid if name not in known):
-        raise InputError(f"grid: {unknown('parameter', name, sorted(known))}")
+    params = learner.get_params()
+    for name in (name for name in grid if name not in params):
+        raise InputError(f"grid: {unknown('parameter', name, sorted(params))}")
     settings = list(ParameterGrid(dict(grid)))
-    tried = [clone(learner).set_params(**chosen) for chosen in settings]
+    learners = [clone(learner).set_params(**setting) for setting in settings]
     rows = [
         {
-            **chosen,
+            **setting,
             "score": scores["score"].mean(skipna=False),
             "deviation": scores["score"].std(ddof=1),
             "stopped": int((scores["stopped"] != "").sum()),
         }
-        for chosen, scores in zip(
-            settings, _validated(tried, folds, epsilon, delta, noise, n_jobs), strict=True
+        for setting, scores in zip(
+            settings, _run_folds(learners, folds, epsilon, delta, noise, n_jobs), strict=True
         )
     ]
     table = pd.DataFrame(rows)
     order = table["score"].sort_values(ascending=False, kind="stable", na_position="last").index
     best = clone(learner).set_params(**settings[int(order[0])])
-    return Search(_marked(table.loc[order].reset_index(drop=True)), best)
+    return Search(_mark(table.loc[order].reset_index(drop=True)), best)
 
 
-def _marked(table: pd.DataFrame) -> pd.DataFrame:
+def _mark(table: pd.DataFrame) -> pd.DataFrame:
     """Mark a table as a simulation, in a column that files keep."""
     marked = table.assign(simulation=True)
     marked.attrs["note"] = NOTE

@@ -75,10 +75,12 @@ def comma_remedy(cells: Iterable[str]) -> str:
     """Return a remedy if texts would be numbers with decimal commas; else empty."""
     texts = [cell.strip() for cell in cells if cell.strip()]
     grouped = any("," in text for text in texts) and all(map(_ENGLISH.fullmatch, texts))
-    told = 'they have commas between groups of three digits: write thousands = ","' * grouped
+    remedy = 'they have commas between groups of three digits: write thousands = ","' * grouped
     if looks_european(texts):
-        told += (", or " * grouped) + 'they have commas before their decimals: write decimal = ","'
-    return f"{told} {PLACE}" if told else ""
+        remedy += (
+            ", or " * grouped
+        ) + 'they have commas before their decimals: write decimal = ","'
+    return f"{remedy} {PLACE}" if remedy else ""
 
 
 @contextmanager
@@ -92,13 +94,13 @@ def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
                 archive = stack.enter_context(ZipFile(path))
             except BadZipFile:
                 raise InputError(f"data file {path}: is no zip archive; make it anew") from None
-            held = [one for one in archive.namelist() if not one.endswith("/")]
-            held = [one for one in held if not one.startswith("__MACOSX/")]
-            if len(held) != 1:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+            names = [name for name in names if not name.startswith("__MACOSX/")]
+            if len(names) != 1:
                 raise InputError(
-                    f"data file {path}: holds {number_of(len(held), 'file')}; keep the table in it alone"
+                    f"data file {path}: holds {number_of(len(names), 'file')}; keep the table in it alone"
                 )
-            yield stack.enter_context(archive.open(held[0]))
+            yield stack.enter_context(archive.open(names[0]))
         else:
             yield stack.enter_context(path.open("rb"))
 
@@ -116,10 +118,10 @@ def opened(path: Path, encoding: str) -> Iterator[IO[str]]:
 def proposed(path: Path) -> Text:
     """Detect a file's format from its first ``LOOKED_AT`` bytes (OSError, InputError)."""
     with _opened_bytes(path) as raw:
-        begun = raw.read(LOOKED_AT)
-    encoding = _encoding(begun)
-    lines = begun.decode(encoding, errors="ignore").splitlines()
-    lines = lines if len(begun) < LOOKED_AT else lines[:-1]
+        sample = raw.read(LOOKED_AT)
+    encoding = _encoding(sample)
+    lines = sample.decode(encoding, errors="ignore").splitlines()
+    lines = lines if len(sample) < LOOKED_AT else lines[:-1]
     sep = _separator(lines)
     table = [cells for cells in csv.reader(lines, delimiter=sep) if cells]
     columns = [
@@ -140,11 +142,11 @@ def proposed(path: Path) -> Text:
     return Text(sep, encoding, decimal, groups.pop() if len(groups) == 1 else "")
 
 
-def _encoding(begun: bytes) -> str:
-    if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+def _encoding(sample: bytes) -> str:
+    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(begun)
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:
         return "cp1252"
     return "utf-8"

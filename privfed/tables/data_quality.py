@@ -1,6 +1,6 @@
 """Data quality of one owner's table under a schema, before anything is charged; for the owner only.
 
-A wrong bound (1 for an age) makes every answer useless, at the cost of a persistent budget.
+A wrong bound (1 for an age) makes every answer useless and still spends a persistent budget.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ class DataQuality:
         for column in schema.columns:
             values, _ = encode_column(frame[column.name], column)
             lower, upper = column.bounds
-            if outside := int(((values < lower) | (values > upper)).sum()):
-                clipped[column.name] = outside
-            if endless := int(np.isinf(values).sum()):
-                infinite[column.name] = endless
+            if n_clipped := int(((values < lower) | (values > upper)).sum()):
+                clipped[column.name] = n_clipped
+            if n_infinite := int(np.isinf(values).sum()):
+                infinite[column.name] = n_infinite
             if len(frame) > 1 and len(np.unique(np.clip(values, lower, upper))) == 1:
                 constant.append(column.name)
         return cls(len(frame), clipped, infinite, tuple(constant), int(frame.duplicated().sum()))
 
     def warnings(self) -> list[str]:
         """Return one sentence per kind of problem, without values of cells; empty if there is none."""
-        told = []
+        messages = []
         if not self.records:
-            told.append("the table holds no records: every answer would be noise alone")
+            messages.append("the table holds no records: every answer would be noise alone")
         if self.clipped:
             total = sum(self.clipped.values())
-            told.append(
+            messages.append(
                 f"the schema's bounds clip {number_of(total, 'cell')} of {number_of(self.records, 'record')}: "
                 f"{_by_column(self.clipped)}"
             )
         if self.infinite:
-            told.append(f"infinite cells, which become a bound: {_by_column(self.infinite)}")
+            messages.append(f"infinite cells, which become a bound: {_by_column(self.infinite)}")
         if self.constant:
-            told.append(
+            messages.append(
                 f"only one value, once clipped, in {'column' if len(self.constant) == 1 else 'columns'} "
                 f"{', '.join(map(repr, self.constant))}"
             )
         if self.duplicates:
-            told.append(
+            messages.append(
                 f"{self.duplicates} of {self.records} records repeat an earlier one in every column; "
                 "check that no person is listed twice"
             )
-        return told
+        return messages
 
 
 def _by_column(counts: Mapping[str, int]) -> str:

@@ -36,9 +36,11 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     trimmed = [str(name).strip() for name in names]
     if not trimmed or not all(trimmed):
         raise InputError("clients: a client has no name; give each a name of its own")
-    twice = sorted({name for name in trimmed if trimmed.count(name) > 1})
-    if twice:
-        raise InputError(f"clients: two clients are called {twice[0]!r}; give each its own name")
+    duplicates = sorted({name for name in trimmed if trimmed.count(name) > 1})
+    if duplicates:
+        raise InputError(
+            f"clients: two clients are called {duplicates[0]!r}; give each its own name"
+        )
     return tuple(trimmed)
 
 
@@ -63,7 +65,7 @@ def by_column(frame: pd.DataFrame, column: str) -> np.ndarray:
 def iid(records: int, names: Sequence[str], rng: np.random.Generator) -> np.ndarray:
     """Partition at random into fractions as equal as possible."""
     owners = np.arange(records) % len(names)
-    return _called(rng.permutation(owners), names)
+    return _assign_names(rng.permutation(owners), names)
 
 
 def by_quantity(
@@ -73,10 +75,10 @@ def by_quantity(
     check_alpha(alpha)
 
     def draw() -> np.ndarray:
-        shares = rng.dirichlet(np.full(len(names), alpha))
-        return rng.permutation(_cut(records, shares))
+        fractions = rng.dirichlet(np.full(len(names), alpha))
+        return rng.permutation(_split(records, fractions))
 
-    return _called(_settled(draw, len(names)), names)
+    return _assign_names(_draw_valid(draw, len(names)), names)
 
 
 def dirichlet(
@@ -92,24 +94,24 @@ def dirichlet(
     def draw() -> np.ndarray:
         owners = np.empty(len(classes), dtype=int)
         for label in np.unique(classes):
-            mine = rng.permutation(np.flatnonzero(classes == label))
-            owners[mine] = _cut(len(mine), rng.dirichlet(np.full(len(names), alpha)))
+            index = rng.permutation(np.flatnonzero(classes == label))
+            owners[index] = _split(len(index), rng.dirichlet(np.full(len(names), alpha)))
         return owners
 
-    return _called(_settled(draw, len(names)), names)
+    return _assign_names(_draw_valid(draw, len(names)), names)
 
 
-def by_coins(coins: np.ndarray, shares: np.ndarray, names: Sequence[str]) -> np.ndarray:
+def by_coins(coins: np.ndarray, fractions: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """Partition by each record's own coin, so that adding a record does not move others.
 
     Args:
         coins: uniform over all 64-bit integers, shape (records,).
-        shares: fraction of each client, shape (clients,), or of the clients in each record's
+        fractions: of each client, shape (clients,), or of the clients in each record's
             class, shape (records, clients); independent of the records.
     """
-    ends = np.cumsum(shares, axis=-1)[..., :-1]
-    at = (coins / 2.0**64)[:, None] >= ends
-    return _called(at.sum(axis=1), names)
+    ends = np.cumsum(fractions, axis=-1)[..., :-1]
+    beyond = (coins / 2.0**64)[:, None] >= ends
+    return _assign_names(beyond.sum(axis=1), names)
 
 
 def check_sizes(owners: np.ndarray, names: Sequence[str]) -> None:
@@ -129,18 +131,18 @@ def check_alpha(alpha: float) -> None:
         raise InputError("clients: alpha must be a number above 0 (0.1 uneven, 100 nearly even)")
 
 
-def _called(owners: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    called: np.ndarray = np.array(names, dtype=object)[owners]
-    return called
+def _assign_names(owners: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    clients: np.ndarray = np.array(names, dtype=object)[owners]
+    return clients
 
 
-def _cut(size: int, shares: np.ndarray) -> np.ndarray:
-    """Split ``size`` positions into consecutive runs in proportion to the shares."""
-    ends = np.floor(np.cumsum(shares)[:-1] * size + 0.5)
+def _split(size: int, fractions: np.ndarray) -> np.ndarray:
+    """Assign ``size`` positions to clients in consecutive runs, shape (size,), in proportion to ``fractions``."""
+    ends = np.floor(np.cumsum(fractions)[:-1] * size + 0.5)
     return np.searchsorted(ends, np.arange(size), side="right")
 
 
-def _settled(draw: Callable[[], np.ndarray], clients: int) -> np.ndarray:
+def _draw_valid(draw: Callable[[], np.ndarray], clients: int) -> np.ndarray:
     for _ in range(TRIES):
         owners = draw()
         if np.bincount(owners, minlength=clients).min() >= FEWEST:

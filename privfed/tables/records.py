@@ -72,19 +72,19 @@ class Records:
     ) -> Records:
         """Encode a table (SchemaError: faults found by :func:`encode_column`, or missing columns)."""
         where = f"client {owner!r}: " if owner else ""
-        arrays, outside, wanted = [], 0, [column.name for column in schema.columns]
+        arrays, n_clipped, required = [], 0, [column.name for column in schema.columns]
         for column in schema.columns:
-            series = _pick(frame, column.name, where, wanted)
+            series = _pick(frame, column.name, where, required)
             values, faults = encode_column(series, column, column is schema.target)
             for fault in faults:
                 raise SchemaError(f"{where}{fault.fact}; {fault.remedy}")
             arrays.append(values)
             lower, upper = column.bounds
-            outside += int(((values < lower) | (values > upper)).sum())
+            n_clipped += int(((values < lower) | (values > upper)).sum())
         features = len(schema.features)
         x = np.column_stack(arrays[:features]) if len(frame) else np.empty((0, features))
         y = arrays[features] if schema.target is not None else None
-        return cls(schema, x, y, _people(frame, individual, where), outside)
+        return cls(schema, x, y, _people(frame, individual, where), n_clipped)
 
     @classmethod
     def from_array(cls, array: ArrayLike, schema: Schema) -> Records:
@@ -96,7 +96,7 @@ class Records:
         features, given = Schema(schema.features), array
         array = np.asarray(given)
         if array.dtype.kind in "US" and not isinstance(given, np.ndarray):
-            array = np.asarray(given, object)  # numbers beside texts stay what they are
+            array = np.asarray(given, object)  # numbers are not converted to text
         if array.ndim != 2 or array.shape[1] != len(schema.features):
             raise SchemaError(
                 f"an array needs two dimensions and {len(schema.features)} columns: "
@@ -104,8 +104,10 @@ class Records:
             )
         frame = pd.DataFrame(array, columns=list(schema.names))
         if array.dtype.kind in "biuf":
-            for column in (each for each in schema.features if not each.numeric):
-                frame[column.name] = _named(array[:, schema.names.index(column.name)], column)
+            for column in (feature for feature in schema.features if not feature.numeric):
+                frame[column.name] = _category_names(
+                    array[:, schema.names.index(column.name)], column
+                )
         return cls.from_frame(frame, features)
 
     def capped(self, cap: int) -> Records:
@@ -119,26 +121,28 @@ class Records:
 
     def take(self, index: np.ndarray) -> Records:
         """Return the records at the positions ``index``."""
-        taken = object.__new__(Records)  # values within the bounds need no new check
-        vars(taken).update(schema=self.schema, clipped=self.clipped)
+        subset = object.__new__(Records)  # values within the bounds need no new check
+        vars(subset).update(schema=self.schema, clipped=self.clipped)
         for name, array in (("x", self.x), ("y", self.y), ("individual", self.individual)):
-            kept = None if array is None else array[index]
-            if kept is not None:
-                kept.setflags(write=False)
-            vars(taken)[name] = kept
-        return taken
+            values = None if array is None else array[index]
+            if values is not None:
+                values.setflags(write=False)
+            vars(subset)[name] = values
+        return subset
 
 
 def _clip(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    middle = np.where(np.isnan(values), (lower + upper) / 2, values)
-    clipped: np.ndarray = np.clip(middle, lower, upper)
+    filled = np.where(np.isnan(values), (lower + upper) / 2, values)
+    clipped: np.ndarray = np.clip(filled, lower, upper)
     clipped.setflags(write=False)
     return clipped
 
 
-def _pick(frame: pd.DataFrame, name: str, where: str, wanted: Sequence[str] = ()) -> pd.Series[Any]:
+def _pick(
+    frame: pd.DataFrame, name: str, where: str, required: Sequence[str] = ()
+) -> pd.Series[Any]:
     if name not in frame.columns:
-        raise SchemaError(where + no_column(name, frame.columns, wanted=wanted))
+        raise SchemaError(where + no_column(name, frame.columns, required=required))
     column = frame[name]
     if isinstance(column, pd.DataFrame):
         raise SchemaError(f"{where}column {name!r} stands twice in the table; keep one")
@@ -149,7 +153,7 @@ class Fault(NamedTuple):
     """A fault of some cells of a column: the problem, the positions, and the remedy."""
 
     fact: str
-    places: np.ndarray
+    positions: np.ndarray
     remedy: str
 
 
@@ -159,22 +163,22 @@ def encode_column(
     """Encode a column, shape (records,), and list its faults; a target's remedies never suggest ``fill``."""
     faults = []
     missing = series.isna().to_numpy()
-    absent, here = np.flatnonzero(missing), np.flatnonzero(~missing)
+    absent, present = np.flatnonzero(missing), np.flatnonzero(~missing)
     remedy = "leave those records out"
     remedy = remedy if target else f"write fill = ... for it in the schema, or {remedy}"
     if len(absent) and column.fill is None:
         fact = f"column {column.name!r} has no value in {len(absent)} of {len(series)} records"
         faults.append(Fault(fact, absent, remedy))
     if column.numeric:
-        values, wrong = _encode_numbers(series, column, here)
+        values, wrong = _encode_numbers(series, column, present)
     else:
         values, wrong = _encode_categories(
-            series, column, here, f"add it to categories, or {remedy}"
+            series, column, present, f"add it to categories, or {remedy}"
         )
     return values, faults + wrong
 
 
-def _named(codes: np.ndarray, column: Column) -> np.ndarray:
+def _category_names(codes: np.ndarray, column: Column) -> np.ndarray:
     """Return categories by code, shape (records,); what is not a number is missing."""
     missing = np.isnan(codes.astype(float))
     codes = np.where(missing, 0, codes)
@@ -190,54 +194,54 @@ def _named(codes: np.ndarray, column: Column) -> np.ndarray:
 
 
 def _encode_numbers(
-    series: pd.Series[Any], column: Column, here: np.ndarray
+    series: pd.Series[Any], column: Column, present: np.ndarray
 ) -> tuple[np.ndarray, list[Fault]]:
     values = pd.to_numeric(series, errors="coerce")
     kinds = [kind for kind in (series.dtype.kind, values.dtype.kind) if kind in NO_NUMBERS]
     if kinds:
         fact = f"column {column.name!r} is numeric but holds {NO_NUMBERS[kinds[0]]}"
-        return np.zeros(0), [Fault(fact, here[:0], DAYS)]
+        return np.zeros(0), [Fault(fact, present[:0], DAYS)]
     faults, numbers = [], values.to_numpy(dtype=float)
-    text = here[np.isnan(numbers[here])]
+    text = present[np.isnan(numbers[present])]
     if len(text):
         fact = (
             f"column {column.name!r} is numeric but text stands in {number_of(len(text), 'cell')}"
         )
         remedy = 'clean them (a missing value is an empty cell), or declare kind = "category" in the schema'
-        held = series.iloc[text].astype(str)
-        remedy = comma_remedy(held) or (DAYS if held.str.fullmatch(DATE).all() else remedy)
+        texts = series.iloc[text].astype(str)
+        remedy = comma_remedy(texts) or (DAYS if texts.str.fullmatch(DATE).all() else remedy)
         faults.append(Fault(fact, text, remedy))
     if column.kind == "integer":
-        broken = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
-        if len(broken):
-            fact = f"column {column.name!r} is an integer but fractions stand in {number_of(len(broken), 'cell')}"
+        fractional = np.flatnonzero(np.isfinite(numbers) & (numbers != np.floor(numbers)))
+        if len(fractional):
+            fact = f"column {column.name!r} is an integer but fractions stand in {number_of(len(fractional), 'cell')}"
             remedy = 'round them, or declare kind = "number" in the schema'
-            faults.append(Fault(fact, broken, remedy))
+            faults.append(Fault(fact, fractional, remedy))
     if column.fill is not None:
         numbers = np.where(np.isnan(numbers), float(column.fill), numbers)
     return numbers, faults
 
 
 def _encode_categories(
-    series: pd.Series[Any], column: Column, here: np.ndarray, remedy: str
+    series: pd.Series[Any], column: Column, present: np.ndarray, remedy: str
 ) -> tuple[np.ndarray, list[Fault]]:
     filled = series if column.fill is None else series.fillna(column.fill)
     mixed = filled.dtype == object and pd.api.types.infer_dtype(filled) != "string"
     # True, 1 and 1.0 are equal, but their labels differ
-    places, names = (
+    inverse, uniques = (
         (slice(None), pd.Index(filled)) if mixed else pd.factorize(filled, use_na_sentinel=False)
     )
-    labels = pd.Index([_listed(label(name), column.categories) for name in names])
-    codes = pd.Index(column.categories).get_indexer(labels)[places]
+    labels = pd.Index([_match_category(label(name), column.categories) for name in uniques])
+    codes = pd.Index(column.categories).get_indexer(labels)[inverse]
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
-    unseen = here[codes[here] < 0]
-    many = f"{number_of(len(unseen), 'cell')} with a category that the schema does not list"
-    fact = f"column {column.name!r} has {many}"
+    unseen = present[codes[present] < 0]
+    cells = f"{number_of(len(unseen), 'cell')} with a category that the schema does not list"
+    fact = f"column {column.name!r} has {cells}"
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
 
 
-def _listed(text: str, categories: Collection[str]) -> str:
+def _match_category(text: str, categories: Collection[str]) -> str:
     """Return the listed category for a text: the text itself, or its value as read from a file."""
     if text in categories:
         return text
@@ -276,9 +280,9 @@ def person_codes(people: np.ndarray) -> np.ndarray:
     """Return a code per person, int64, same shape, independent of others: integers, or hashes of names."""
     if people.dtype.kind in "iu":
         return people.astype(np.int64)
-    places, names = pd.factorize(people.ravel())
-    codes = np.array([_person_code(label(name)) for name in names], np.int64)
-    return codes[places].reshape(people.shape)
+    inverse, uniques = pd.factorize(people.ravel())
+    codes = np.array([_person_code(label(name)) for name in uniques], np.int64)
+    return codes[inverse].reshape(people.shape)
 
 
 def _person_code(name: str) -> int:

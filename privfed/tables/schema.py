@@ -66,13 +66,15 @@ class Column:
             raise SchemaError(f"column {self.name!r}: fill must be one of its categories")
 
     def _check_bounds(self) -> None:
-        for name in ("lower", "upper", "fill"):  # NumPy's numbers are no plain data
-            if isinstance(given := getattr(self, name), np.generic):
-                object.__setattr__(self, name, given.item())
+        for name in ("lower", "upper", "fill"):  # NumPy scalars to Python's
+            if isinstance(value := getattr(self, name), np.generic):
+                object.__setattr__(self, name, value.item())
         lower, upper = self.lower, self.upper
         if lower is None or upper is None:
             raise SchemaError(f"column {self.name!r}: write lower = ... and upper = ...")
-        if not (_number(lower) and _number(upper) and (self.fill is None or _number(self.fill))):
+        if not (
+            _is_number(lower) and _is_number(upper) and (self.fill is None or _is_number(self.fill))
+        ):
             raise SchemaError(f"column {self.name!r}: lower, upper and fill are numbers, no text")
         if not lower < upper:
             raise SchemaError(f"column {self.name!r}: lower must be a number below upper")
@@ -90,8 +92,8 @@ class Column:
             )
         if not (self.fill is None or isinstance(self.fill, str) or lower <= self.fill <= upper):
             raise SchemaError(f"column {self.name!r}: fill must lie between lower and upper")
-        written = [lower, upper] if self.fill is None else [lower, upper, float(self.fill)]
-        if self.kind == "integer" and not all(float(number).is_integer() for number in written):
+        numbers = [lower, upper] if self.fill is None else [lower, upper, float(self.fill)]
+        if self.kind == "integer" and not all(float(number).is_integer() for number in numbers):
             raise SchemaError(
                 f"column {self.name!r}: lower, upper and fill of an integer are whole numbers; write "
                 'them so, or declare kind = "number"'
@@ -112,16 +114,16 @@ class Column:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the column as plain data, without defaults."""
-        plain: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        data: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.numeric:
-            plain |= {"lower": self.lower, "upper": self.upper}
+            data |= {"lower": self.lower, "upper": self.upper}
         else:
-            plain["categories"] = list(self.categories)
+            data["categories"] = list(self.categories)
         if self.fill is not None:
-            plain["fill"] = self.fill
+            data["fill"] = self.fill
         if self.description:
-            plain["description"] = self.description
-        return plain
+            data["description"] = self.description
+        return data
 
 
 @dataclass(frozen=True)
@@ -140,20 +142,20 @@ class Schema(InToml):
         if not isinstance(self.name, str):
             raise SchemaError("a schema's name is text; write it in quotes")
         if isinstance(self.target, str):
-            named = [column for column in self.features if column.name == self.target]
-            if not named:
+            targets = [column for column in self.features if column.name == self.target]
+            if not targets:
                 names = [column.name for column in self.features]
                 hint = did_you_mean(self.target, names)
                 raise SchemaError(f"no column {self.target!r} for the target{hint}")
-            rest = tuple(column for column in self.features if column is not named[0])
-            object.__setattr__(self, "features", rest)
-            object.__setattr__(self, "target", named[0])
+            features = tuple(column for column in self.features if column is not targets[0])
+            object.__setattr__(self, "features", features)
+            object.__setattr__(self, "target", targets[0])
         if not self.features:
             raise SchemaError("a schema needs at least one feature")
         names = [column.name for column in self.columns]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise SchemaError(f"column {twice[0]!r} is listed twice; keep one")
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
+            raise SchemaError(f"column {duplicates[0]!r} is listed twice; keep one")
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -190,49 +192,49 @@ class Schema(InToml):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain data, in the form of its TOML file."""
-        plain: dict[str, Any] = {"name": self.name}
+        data: dict[str, Any] = {"name": self.name}
         if self.target is not None:
-            plain["target"] = self.target.name
+            data["target"] = self.target.name
         if self.inferred:
-            plain["inferred"] = True
-        plain["column"] = [column.to_dict() for column in self.columns]
-        return plain
+            data["inferred"] = True
+        data["column"] = [column.to_dict() for column in self.columns]
+        return data
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any], where: str = "schema") -> Schema:
+    def from_dict(cls, data: Mapping[str, Any], where: str = "schema") -> Schema:
         """Read plain data; a misspelt key is an error that lists the known ones."""
         faults = Faults()
         with faults.collected():
-            check_keys(plain, {"name", "target", "inferred", "column"}, where, SchemaError)
-        inferred = plain.get("inferred", False)
+            check_keys(data, {"name", "target", "inferred", "column"}, where, SchemaError)
+        inferred = data.get("inferred", False)
         if not isinstance(inferred, bool):
             faults.add(SchemaError(f"{where}: inferred is true or left out"))
-        entries = plain.get("column", ())
+        entries = data.get("column", ())
         if not isinstance(entries, list | tuple):
             faults.add(SchemaError(f"{where}: write each column as a table of its own, [[column]]"))
             faults.tell(SchemaError)
-        columns, target = [], plain.get("target")
+        columns, target = [], data.get("target")
         for entry in entries:
             with faults.collected():
                 columns.append(_column(entry, where))
-        listed = [entry.get("name") for entry in entries if isinstance(entry, Mapping)]
-        if target is not None and target not in listed:
-            hint = did_you_mean(target, [str(name) for name in listed])
+        names = [entry.get("name") for entry in entries if isinstance(entry, Mapping)]
+        if target is not None and target not in names:
+            hint = did_you_mean(target, [str(name) for name in names])
             fault = f"{where}: target {target!r} has no [[column]] of its own{hint}"
             faults.add(SchemaError(fault))
         faults.tell(SchemaError)
-        chosen = [column for column in columns if column.name == target]
+        targets = [column for column in columns if column.name == target]
         features = tuple(column for column in columns if column.name != target)
-        named = plain.get("name", "")
-        return cls(features, chosen[0] if chosen else None, named, inferred)
+        title = data.get("name", "")
+        return cls(features, targets[0] if targets else None, title, inferred)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Schema:
         """Read a schema file."""
         where = f"schema file {path}"
-        plain = read_toml(path, where, SchemaError)
+        data = read_toml(path, where, SchemaError)
         with naming(where):
-            return cls.from_dict(plain, where)
+            return cls.from_dict(data, where)
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, target: str | None, name: str = "inferred") -> Schema:
@@ -240,31 +242,31 @@ class Schema(InToml):
 
         A constant feature gets an upper bound above its value.
         """
-        twice = frame.columns[frame.columns.duplicated()]
-        if len(twice):
-            raise SchemaError(f"column {twice[0]!r} stands twice in the table; keep one")
-        columns = [_inferred(frame[name], str(name), target) for name in frame.columns]
+        duplicates = frame.columns[frame.columns.duplicated()]
+        if len(duplicates):
+            raise SchemaError(f"column {duplicates[0]!r} stands twice in the table; keep one")
+        columns = [_infer_column(frame[name], str(name), target) for name in frame.columns]
         features = tuple(column for column in columns if column.name != target)
-        chosen = [column for column in columns if column.name == target]
-        if target is not None and not chosen:
+        targets = [column for column in columns if column.name == target]
+        if target is not None and not targets:
             raise SchemaError(no_column(target, frame.columns, "for the target; the"))
-        return cls(features, chosen[0] if chosen else None, name, inferred=True)
+        return cls(features, targets[0] if targets else None, name, inferred=True)
 
 
 #: Dates: 2021-03-05, 05.03.2021, 3/5/21, with or without a time
 DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
 
 
-_READ = re.compile(r"[<>={},]|[;:] | and ")  #: What names stand between in rules, lists and sets
+_READ = re.compile(r"[<>={},]|[;:] | and ")  #: Separators of names in rules, lists and sets
 
 
 def shown(name: str) -> str:
     """Format a name or category: quoted if it would be invisible, break the line, or read as more than a name."""
-    plain = name == name.strip() and name.isprintable() and not _READ.search(name)
-    return name if name and plain else json.dumps(name, ensure_ascii=not name.isprintable())
+    readable = name == name.strip() and name.isprintable() and not _READ.search(name)
+    return name if name and readable else json.dumps(name, ensure_ascii=not name.isprintable())
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
@@ -272,12 +274,12 @@ def _column(entry: Mapping[str, Any], where: str) -> Column:
     check_keys(entry, set(Column.__dataclass_fields__), where, SchemaError)
     if "name" not in entry:
         raise SchemaError(f'{where}: every [[column]] needs name = "..."')
-    plain = dict(entry)
-    listed = plain.get("categories", ())
-    if not isinstance(listed, list | tuple):
+    values = dict(entry)
+    categories = values.get("categories", ())
+    if not isinstance(categories, list | tuple):
         raise SchemaError(f"{where}: column {entry['name']!r}: categories are a list of texts")
-    plain["categories"] = tuple(str(value) for value in listed)
-    return Column(**plain)
+    values["categories"] = tuple(str(value) for value in categories)
+    return Column(**values)
 
 
 def no_category(series: pd.Series[Any]) -> str | None:
@@ -285,13 +287,13 @@ def no_category(series: pd.Series[Any]) -> str | None:
 
     Dates are not, nor more than 20 distinct texts in over half as many as the records, which may identify people.
     """
-    held = series.dropna()
-    if pd.api.types.is_datetime64_any_dtype(held) or (
-        len(held) and held.astype(str).str.fullmatch(DATE).all()
+    values = series.dropna()
+    if pd.api.types.is_datetime64_any_dtype(values) or (
+        len(values) and values.astype(str).str.fullmatch(DATE).all()
     ):
         return "holds dates; write an age or a number of days in its place, or leave it out"
-    different = held.astype(str).nunique()
-    if different > 20 and 2 * different > len(held):
+    n_unique = values.astype(str).nunique()
+    if n_unique > 20 and 2 * n_unique > len(values):
         return (
             "holds a text of its own for most records, as names and numbers of cases do; leave it out, or "
             "list its public categories in a schema"
@@ -299,27 +301,27 @@ def no_category(series: pd.Series[Any]) -> str | None:
     return None
 
 
-def _inferred(series: pd.Series[Any], name: str, target: str | None) -> Column:
+def _infer_column(series: pd.Series[Any], name: str, target: str | None) -> Column:
     if pd.api.types.is_bool_dtype(series) or not pd.api.types.is_numeric_dtype(series):
         if fault := no_category(series):
             raise SchemaError(f"column {name!r} {fault}")
         values: list[str] = sorted({str(value) for value in series.dropna()})
         if len(values) == 1:
-            raise SchemaError(_constant(name, target))
+            raise SchemaError(_constant_message(name, target))
         return Column(name, "category", categories=tuple(values))
     finite = series[np.isfinite(series.to_numpy(dtype=float))]
     if finite.empty:
         raise SchemaError(f"column {name!r} holds no finite number; leave it out")
     lower, upper = float(finite.min()), float(finite.max())
     if lower == upper and name == target:
-        raise SchemaError(_constant(name, target))
+        raise SchemaError(_constant_message(name, target))
     if lower == upper:
         upper += max(1.0, abs(upper))
     kind: Kind = "integer" if pd.api.types.is_integer_dtype(series) else "number"
     return Column(name, kind, lower, upper)
 
 
-def _constant(name: str, target: str | None) -> str:
+def _constant_message(name: str, target: str | None) -> str:
     if name == target:
         return f"target {name!r} is constant, so there is nothing to predict; give a public schema with all that it may be"
     return f"column {name!r} is constant; leave it out, or give a public schema"

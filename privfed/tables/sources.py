@@ -116,8 +116,8 @@ def load_csv(
     where = f"data file {path}"
     header = _header(Path(path), where, text)
     frame = _rows(Path(path), where, header, text, schema)
-    chosen = _named(header)[-1] if target is None else target
-    return Dataset(Path(path).name.split(".")[0], _checked(frame, chosen, where), chosen)
+    chosen = _nonempty(header)[-1] if target is None else target
+    return Dataset(Path(path).name.split(".")[0], _check_target(frame, chosen, where), chosen)
 
 
 def read_table(
@@ -130,16 +130,16 @@ def read_table(
     missing, unless the schema lists it as a category.
     """
     where = f"data file {path}"
-    header = _header(Path(path), where, text, least=1)
+    header = _header(Path(path), where, text, min_columns=1)
     return _rows(Path(path), where, header, text, schema)
 
 
 def columns(path: str | Path, *, text: Text = PLAIN) -> list[str]:
     """Return the names of a file's columns, without reading records."""
-    return _named(_header(Path(path), f"data file {path}", text))
+    return _nonempty(_header(Path(path), f"data file {path}", text))
 
 
-def _named(header: list[str]) -> list[str]:
+def _nonempty(header: list[str]) -> list[str]:
     return [name for name in header if name]
 
 
@@ -153,10 +153,10 @@ def load_openml(name: str, target: str | None = None) -> Dataset:
     except ValueError:
         raise InputError(f"{where}: OpenML knows no such set; look its name up there") from None
     chosen = target or str(fetched.target.name)
-    return Dataset(name, _checked(fetched.frame, chosen, where), chosen)
+    return Dataset(name, _check_target(fetched.frame, chosen, where), chosen)
 
 
-def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
+def _header(path: Path, where: str, text: Text, min_columns: int = 2) -> list[str]:
     """Return the columns' names, empty for those without."""
     with _readable(path, where, text):
         if path.suffix == ".xlsx":
@@ -168,20 +168,20 @@ def _header(path: Path, where: str, text: Text, least: int = 2) -> list[str]:
     if header:
         header[0] = header[0].removeprefix("\ufeff")
     header = [name if name.strip() else "" for name in header]
-    named = _named(header)
+    names = _nonempty(header)
     others = [sep for sep in ";\t|," if sep != text.sep and sep in "".join(header)]
-    if len(named) < least or (len(header) == 1 and others):
+    if len(names) < min_columns or (len(header) == 1 and others):
         hint = ""
         if others:
             hint = f"; is it split otherwise? write sep = {json.dumps(others[0])} {PLACE}"
         split = {",": "commas", "\t": "tabs"}.get(text.sep, repr(text.sep))
-        many = f"{least} column{'s' * (least > 1)}"
+        many = f"{min_columns} column{'s' * (min_columns > 1)}"
         raise InputError(f"{where}: needs a header row of at least {many} split by {split}{hint}")
-    twice = sorted({name for name in named if named.count(name) > 1})
-    if twice and may_be_a_record(header):
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates and may_be_a_record(header):
         raise InputError(f"{where}: {NO_HEADER}")
-    if twice:
-        raise InputError(f"{where}: column {twice[0]!r} stands twice in the header; keep one")
+    if duplicates:
+        raise InputError(f"{where}: column {duplicates[0]!r} stands twice in the header; keep one")
     return header
 
 
@@ -216,10 +216,10 @@ def _sheet(path: Path, **options: Any) -> pd.DataFrame:
 def _rows(
     path: Path, where: str, header: list[str], text: Text, schema: Schema | None
 ) -> pd.DataFrame:
-    named = _named(header)
-    texts = [] if schema is None else [name for name in named if name not in schema.numbers]
-    options: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)} | _missing(named, schema)
-    if nameless := len(header) - len(named):
+    names = _nonempty(header)
+    text_columns = [] if schema is None else [name for name in names if name not in schema.numbers]
+    options: dict[str, Any] = {"dtype": dict.fromkeys(text_columns, str)} | _missing(names, schema)
+    if nameless := len(header) - len(names):
         what = (
             "a column has no name and is"
             if nameless == 1
@@ -228,7 +228,7 @@ def _rows(
         warnings.warn(
             f"{where}: {what} left out; to use it, name it in the header", Note, stacklevel=2
         )
-        options["usecols"] = [place for place, name in enumerate(header) if name]
+        options["usecols"] = [index for index, name in enumerate(header) if name]
     try:
         with warnings.catch_warnings(), _readable(path, where, text):
             if path.suffix == ".xlsx":
@@ -239,9 +239,9 @@ def _rows(
                 frame = pd.read_csv(
                     lines, index_col=False, sep=text.sep, decimal=text.decimal, **options
                 )
-            return _ungrouped(frame, text, texts) if text.thousands else frame
+            return _parse_thousands(frame, text, text_columns) if text.thousands else frame
     except (pd.errors.ParserError, pd.errors.ParserWarning):
-        uneven = _uneven(path, len(header), text)
+        uneven = _uneven_rows(path, len(header), text)
         which = f" ({rows(uneven)})" if len(uneven) else ", or a quote is never closed"
         raise InputError(
             f"{where}: its rows do not fit its header{which}; repair the file"
@@ -250,33 +250,35 @@ def _rows(
 
 def _missing(header: list[str], schema: Schema | None) -> dict[str, Any]:
     """Return ``read_csv``'s options for missing values, by column if a schema lists one of them as a category."""
-    listed = {} if schema is None else {each.name: {*each.categories} for each in schema.columns}
+    listed = (
+        {} if schema is None else {column.name: {*column.categories} for column in schema.columns}
+    )
     if not any(MISSING & categories for categories in listed.values()):
         return {}
-    named = {name: sorted(MISSING - listed.get(name, set())) for name in header}
-    return {"na_values": named, "keep_default_na": False}
+    na_values = {name: sorted(MISSING - listed.get(name, set())) for name in header}
+    return {"na_values": na_values, "keep_default_na": False}
 
 
-def _ungrouped(frame: pd.DataFrame, text: Text, texts: Collection[str]) -> pd.DataFrame:
+def _parse_thousands(frame: pd.DataFrame, text: Text, texts: Collection[str]) -> pd.DataFrame:
     """Convert columns with thousands separators, except ``texts``; pandas would also convert 05.03.2021."""
-    grouped = [not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
-    for name in frame.columns[grouped].difference(list(texts)):
+    is_text = [not pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
+    for name in frame.columns[is_text].difference(list(texts)):
         cells = frame[name].astype("string")
         if cells.dropna().str.fullmatch(text.grouped).all():
-            plain = cells.str.replace(text.thousands, "").str.replace(text.decimal, ".")
-            frame[name] = pd.to_numeric(plain.astype(object))
+            numbers = cells.str.replace(text.thousands, "").str.replace(text.decimal, ".")
+            frame[name] = pd.to_numeric(numbers.astype(object))
     return frame
 
 
-def _uneven(path: Path, size: int, text: Text) -> np.ndarray:
+def _uneven_rows(path: Path, size: int, text: Text) -> np.ndarray:
     """Return positions of records that have more cells than the header."""
     with opened(path, text.encoding) as lines:
-        read = csv.reader(lines, delimiter=text.sep)
-        sizes = [len(cells) for cells in read if cells]
+        reader = csv.reader(lines, delimiter=text.sep)
+        sizes = [len(cells) for cells in reader if cells]
     return np.flatnonzero(np.array(sizes[1:], dtype=int) > size)
 
 
-def _checked(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:
+def _check_target(frame: pd.DataFrame, target: str, where: str) -> pd.DataFrame:
     if target not in frame.columns:
         raise InputError(f"{where}: {no_column(target, frame.columns, 'for the target; its')}")
     if frame.empty:
@@ -294,7 +296,7 @@ def _scikit_learn() -> Any:
     return import_module("sklearn.datasets")
 
 
-def _labelled(name: str, target: str) -> pd.DataFrame:
+def _load_labelled(name: str, target: str) -> pd.DataFrame:
     """Return a classification set with the classes' names instead of codes."""
     loaded = getattr(_scikit_learn(), f"load_{name}")(as_frame=True)
     labels = [str(name) for name in loaded.target_names]
@@ -316,9 +318,9 @@ def _linnerud() -> pd.DataFrame:
 
 _LOADERS: Mapping[str, Callable[[], pd.DataFrame]] = {
     "diabetes": _diabetes,
-    "breast_cancer": lambda: _labelled("breast_cancer", "diagnosis"),
-    "iris": lambda: _labelled("iris", "species"),
-    "wine": lambda: _labelled("wine", "cultivar"),
-    "digits": lambda: _labelled("digits", "digit"),
+    "breast_cancer": lambda: _load_labelled("breast_cancer", "diagnosis"),
+    "iris": lambda: _load_labelled("iris", "species"),
+    "wine": lambda: _load_labelled("wine", "cultivar"),
+    "digits": lambda: _load_labelled("digits", "digit"),
     "linnerud": _linnerud,
 }

@@ -15,12 +15,12 @@ from privfed.tables.schema import Schema
 NAMED = 5  #: Maximum rows that a message names
 
 
-def rows(places: np.ndarray) -> str:
+def rows(positions: np.ndarray) -> str:
     """Format rows of a file from positions among the records (from 0), shape (rows,)."""
-    first = [str(place + 2) for place in places[:NAMED].tolist()]
-    more = len(places) - len(first)
-    told = f"row{'s' * (len(places) != 1)} {', '.join(first)}"
-    return told + (f" and {more} more" if more else "")
+    first = [str(position + 2) for position in positions[:NAMED].tolist()]
+    more = len(positions) - len(first)
+    text = f"row{'s' * (len(positions) != 1)} {', '.join(first)}"
+    return text + (f" and {more} more" if more else "")
 
 
 def check_table(
@@ -37,21 +37,21 @@ def check_table(
     features.
     """
     missing = [column.name for column in schema.columns if column.name not in frame.columns]
-    found: list[str] = []
+    messages: list[str] = []
     for column in schema.columns:
         if column.name in missing:  # the first of them lists the existing columns
             listed = column.name == missing[0]
-            wanted = [each.name for each in schema.columns]
-            found.append(no_column(column.name, frame.columns, listed=listed, wanted=wanted))
+            required = [known.name for known in schema.columns]
+            messages.append(no_column(column.name, frame.columns, listed=listed, required=required))
         else:
             faults = encode_column(frame[column.name], column, column is schema.target)[1]
-            for fact, places, remedy in faults:
-                told = f" ({rows(places)})" if len(places) else ""
-                found.append(f"{fact}{told}; {remedy}")
+            for fact, positions, remedy in faults:
+                location = f" ({rows(positions)})" if len(positions) else ""
+                messages.append(f"{fact}{location}; {remedy}")
     for name, who in ((owner, "a client"), (individual, "a person")):
-        found += [] if name is None else _name_faults(frame, name, who)
-    if found:
-        raise SchemaError(*(f"{where}: {fault}" if where else fault for fault in found))
+        messages += [] if name is None else _name_faults(frame, name, who)
+    if messages:
+        raise SchemaError(*(f"{where}: {fault}" if where else fault for fault in messages))
 
 
 def _name_faults(frame: pd.DataFrame, name: str, who: str) -> list[str]:
@@ -60,7 +60,7 @@ def _name_faults(frame: pd.DataFrame, name: str, who: str) -> list[str]:
     empty = np.flatnonzero(frame[name].isna())
     if not len(empty):
         return []
-    told = (
+    problem = (
         f"column {name!r} leaves {len(empty)} of {len(frame)} records without {who} ({rows(empty)})"
     )
-    return [f"{told}; name them, or leave those records out"]
+    return [f"{problem}; name them, or leave those records out"]

@@ -41,14 +41,14 @@ def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str
 
 
 def check_keys(
-    plain: Mapping[str, Any], known: Iterable[str], where: str, error: type[InputError]
+    data: Mapping[str, Any], known: Iterable[str], where: str, error: type[InputError]
 ) -> None:
     """Check a table's keys; raise ``error`` with all unknown ones."""
     names = sorted(known)
-    if not isinstance(plain, Mapping):
+    if not isinstance(data, Mapping):
         raise error(f"{where}: must be a table of keys; known are {', '.join(names)}")
     faults = []
-    for key in sorted(set(plain) - set(names)):
+    for key in sorted(set(data) - set(names)):
         hint = did_you_mean(key, names)
         known = f"{hint} Known" if hint else "; known"
         faults.append(f"{where}: unknown key {key!r}{known} are {', '.join(names)}")

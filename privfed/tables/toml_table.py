@@ -24,7 +24,7 @@ MEANT = {
 
 
 def section(
-    plain: Any,
+    data: Any,
     type_: type[T],
     where: str,
     error: type[InputError],
@@ -39,29 +39,29 @@ def section(
     known = {f.name: f for f in fields(type_) if f.name not in without}  # type: ignore[arg-type]
     values, faults = dict[str, Any](), Faults()
     with faults.collected():
-        check_keys(plain, known, where, error)
-    if isinstance(plain, Mapping):
-        meant = meant_keys(plain, set(known))
+        check_keys(data, known, where, error)
+    if isinstance(data, Mapping):
+        meant = meant_keys(data, set(known))
         for name, key in known.items():
             required = key.default is MISSING and key.default_factory is MISSING
-            if required and name not in plain and name not in meant:
+            if required and name not in data and name not in meant:
                 example = examples.get(name, f'{name} = "..."')
                 faults.add(error(f"{where}: {name} is missing; write {example}"))
         with faults.collected():
-            own = {key: plain[key] for key in plain if key in known}
-            values = typed(own, type_, where, error, examples)
+            entries = {key: data[key] for key in data if key in known}
+            values = typed(entries, type_, where, error, examples)
     faults.tell(error)
     return type_(**values)
 
 
-def meant_keys(plain: Mapping[str, Any], known: set[str]) -> set[str]:
+def meant_keys(data: Mapping[str, Any], known: set[str]) -> set[str]:
     """Return the keys meant by misspelt ones, which are then not reported as missing."""
-    hints = [did_you_mean(key, known) for key in set(plain) - known]
+    hints = [did_you_mean(key, known) for key in set(data) - known]
     return {key for key in known for hint in hints if repr(key) in hint}
 
 
 def typed(
-    plain: Mapping[str, Any],
+    data: Mapping[str, Any],
     type_: type[Any],
     where: str,
     error: type[InputError],
@@ -69,31 +69,31 @@ def typed(
 ) -> dict[str, Any]:
     """Convert values to a dataclass's types; ``error`` names the types of all wrong ones, never values."""
     hints, faults = get_type_hints(type_), Faults()
-    made = {}
-    for key, value in plain.items():
+    values = {}
+    for key, value in data.items():
         try:
-            made[key] = msgspec.convert(value, hints[key])
+            values[key] = msgspec.convert(value, hints[key])
         except msgspec.ValidationError as misfit:
-            told, hint = in_words_of_toml(misfit), remedy(misfit, hints[key])
+            text, hint = in_words_of_toml(misfit), remedy(misfit, hints[key])
             hint = f"; write {examples[key]}" if key in examples else hint
-            told = told.replace(" - at $", f" at {key}") if " at " in told else f"{told} at {key}"
-            faults.add(error(f"{where}: {told.replace(' | null', '')}{hint}"))
+            text = text.replace(" - at $", f" at {key}") if " at " in text else f"{text} at {key}"
+            faults.add(error(f"{where}: {text.replace(' | null', '')}{hint}"))
     faults.tell(error)
-    return made
+    return values
 
 
 def in_words_of_toml(error: msgspec.ValidationError) -> str:
     """Return a type error in TOML's terms."""
-    told = str(error).replace("`", "").replace("object", "table").replace("array", "list")
-    return told[0].lower() + told[1:]
+    text = str(error).replace("`", "").replace("object", "table").replace("array", "list")
+    return text[0].lower() + text[1:]
 
 
 def remedy(error: msgspec.ValidationError, type_: Any) -> str:
     """Return what to write instead of a value of the wrong type."""
-    told = in_words_of_toml(error)
-    if "enum" in told:
-        words = [word for one in get_args(type_) for word in get_args(one) or [one]]
+    text = in_words_of_toml(error)
+    if "enum" in text:
+        words = [word for choice in get_args(type_) for word in get_args(choice) or [choice]]
         return f"; write one of {', '.join(word for word in words if isinstance(word, str))}"
-    meant = next((word for start, word in MEANT.items() if f"expected {start}" in told), "")
-    quoted = "got str" in told and "quotes" not in meant
+    meant = next((word for expected, word in MEANT.items() if f"expected {expected}" in text), "")
+    quoted = "got str" in text and "quotes" not in meant
     return f"; write {meant}{', without quotes' if quoted else ''}" if meant else ""

@@ -15,7 +15,7 @@ from privfed.attacks.finding import corrected
 from privfed.attacks.fitted_trees import FittedTrees
 from privfed.errors import InputError
 from privfed.reports.text import finding_lines
-from privfed.study.confined_reader import told
+from privfed.study.confined_reader import model_arrays
 
 Table = tuple[np.ndarray, np.ndarray]
 
@@ -29,7 +29,7 @@ def table(records: int, seed: int = 0) -> Table:
 
 def fitted(model: Any, x: np.ndarray, y: np.ndarray, **changed: np.ndarray) -> FittedTrees:
     """A model's arrays, as its file's reader tells them."""
-    arrays = told(model.fit(x, y))
+    arrays = model_arrays(model.fit(x, y))
     return FittedTrees.of(arrays | changed, json.loads(arrays["about"].tobytes()))
 
 
@@ -55,7 +55,7 @@ def test_the_arrays_predict_what_the_model_does(model: Any) -> None:
 def test_links_that_form_no_trees_are_refused() -> None:
     """A cycle, a leaf's child elsewhere, a feature that is not there."""
     x, y = table(50)
-    arrays = told(DecisionTreeClassifier(max_depth=2).fit(x, y))
+    arrays = model_arrays(DecisionTreeClassifier(max_depth=2).fit(x, y))
     back, wide = arrays["children_left"].copy(), arrays["feature"].copy()
     back[1], wide[0] = 0, 5
     for changed in ({"children_left": back}, {"feature": wide}, {"value": arrays["value"][:-1]}):

@@ -1,4 +1,4 @@
-"""Tables and figures of the learners' papers, rerun by one command; the benchmarks use the same code."""
+"""Tables and figures of the learners' papers, reproduced by one command; the benchmarks use the same code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from privfed.study.papers.table import Measured, PaperTable, compared, rows_of
 
 MEASURED = "the table that docs/results were measured on"
 QUICK = 2  #: Repetitions of a quick run
-#: What carries each table out. Titles, sets and repetitions are in ``tables.csv``: the paper's, or as many as we measured.
+#: The function that runs each table. Titles, sets and repetitions (the paper's, or ours) are in ``tables.csv``.
 RUNS: Mapping[str, Callable[..., Iterator[Measured]]] = {
     "rulefit/table-1": trauma.table_1,
     "rulefit/figure-2": simulations.figure_2,
@@ -54,11 +54,11 @@ RUNS: Mapping[str, Callable[..., Iterator[Measured]]] = {
     "rule-search/figure-11": learned_rules.table(learned_rules.by_nu, learned_rules.NUS),
     "rule-search/figure-12": learned_rules.figure_12,
 }
-#: Which few settings a quick run of a long table takes, as arguments of its run.
+#: Settings of a quick run of long tables, as arguments of their functions.
 FEW: Mapping[str, Mapping[str, Any]] = {
     "rulefit/figure-2": {"scenarios": 2},
     "forest/table-3": {"counts": (1, 5)},
-    "forest/table-7": {"shares": (0.0, 0.1)},
+    "forest/table-7": {"fractions": (0.0, 0.1)},
     "forest/figure-2": {"regimes": ("covariate shift",)},
 }
 TABLES: Mapping[str, PaperTable] = {
@@ -74,7 +74,7 @@ TABLES: Mapping[str, PaperTable] = {
 
 
 def find(name: str) -> PaperTable:
-    """Return a table by its name, such as ``rulefit/table-1``; InputError: there is none."""
+    """Return a table by its name, such as ``rulefit/table-1`` (InputError: there is none)."""
     if name not in TABLES:
         raise InputError(
             f"no table {name!r} can be rerun; write one of {', '.join(TABLES)}"
@@ -86,36 +86,36 @@ def find(name: str) -> PaperTable:
 def reproduce(
     name: str, folder: Path | None = None, *, quick: bool = False
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Rerun a paper's table; ``quick``: on the first data set, at most :data:`QUICK` repetitions, few settings.
+    """Reproduce a paper's table; ``quick``: on the first data set, at most :data:`QUICK` repetitions, few settings.
 
     Returns:
-        the paper's figures beside ours; a line for each data set, whether it is the one that our
-        results were measured on; and one that says how quick a quick run was.
+        the paper's figures and ours; and lines: for each data set, whether it is the one that our results
+        were measured on, and for a quick run, its repetitions.
 
     Raises:
-        InputError: there is no such table, its data are not at hand, or another table in their place cannot
-            be learned from.
+        InputError: there is no such table, its data are not available, or training fails on another
+            table given instead.
     """
-    chosen = find(name)
-    frames = {one: data.table(one, folder) for one in chosen.data[: 1 if quick else None]}
-    found = {one: data.digest(frame) for one, frame in frames.items()}
-    others = [one for one in found if found[one] != data.SETS[one].digest]
-    told = [
-        f"{one}: {len(frames[one])} rows, digest {digest[:16]}, "
-        + (f"NOT {MEASURED}" if one in others else "as in docs/results")
-        for one, digest in found.items()
+    entry = find(name)
+    frames = {item: data.table(item, folder) for item in entry.data[: 1 if quick else None]}
+    digests = {item: data.digest(frame) for item, frame in frames.items()}
+    others = [item for item in digests if digests[item] != data.SETS[item].digest]
+    lines = [
+        f"{item}: {len(frames[item])} rows, digest {digest[:16]}, "
+        + (f"NOT {MEASURED}" if item in others else "as in docs/results")
+        for item, digest in digests.items()
     ]
-    repetitions = min(chosen.repetitions, QUICK) if quick else chosen.repetitions
+    repetitions = min(entry.repetitions, QUICK) if quick else entry.repetitions
     if quick:
-        rows = ", and a few rows of the table" if chosen.few else ""
-        told.append(f"quick: {repetitions} of {chosen.repetitions} repetitions{rows}")
+        rows = ", and a few rows of the table" if entry.few else ""
+        lines.append(f"quick: {repetitions} of {entry.repetitions} repetitions{rows}")
     try:
-        return compared(chosen.run(frames, repetitions, **(chosen.few if quick else {}))), told
+        return compared(entry.run(frames, repetitions, **(entry.few if quick else {}))), lines
     except Exception as error:
         if not others:
             raise
-        why = error if isinstance(error, InputError) else type(error).__name__
+        reason = error if isinstance(error, InputError) else type(error).__name__
         raise InputError(
-            f"{', '.join(others)}: is NOT {MEASURED}, and cannot be rerun ({why}); get "
-            + "; ".join(data.SETS[one].origin for one in others)
+            f"{', '.join(others)}: is NOT {MEASURED}, and cannot be rerun ({reason}); get "
+            + "; ".join(data.SETS[item].origin for item in others)
         ) from error

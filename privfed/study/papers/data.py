@@ -1,4 +1,4 @@
-"""The papers' data sets: bundled, from OpenML, or files of one's own, known by their contents."""
+"""The papers' data sets: bundled, from OpenML, or the user's files, identified by a digest."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class PaperSet:
     digest: str  #: of the table that our figures were measured on, see :func:`digest`
     target: str  #: the column to predict, in our tables the last one
     origin: str  #: where it comes from, in words
-    source: str = ""  #: ``openml:NAME``, a bundled set or sktime; nothing where a file is needed
+    source: str = ""  #: ``openml:NAME``, a bundled set or sktime; empty if a file is needed
 
 
 SETS = {row.pop("name"): PaperSet(**row) for row in rows_of("sets.csv")}
 
 
 def table(name: str, folder: Path | None) -> pd.DataFrame:
-    """Return a paper's data set, its target last: NAME.csv of the folder, or where there is none its source's.
+    """Return a paper's data set, its target last, from NAME.csv in the folder, or else from its source.
 
     InputError: there is neither, or the file has no such target.
     """
@@ -48,18 +48,18 @@ def table(name: str, folder: Path | None) -> pd.DataFrame:
 
 
 def motions() -> pd.DataFrame:
-    """BasicMotions as sktime has it: a line for each trajectory and step, and whether the motion is vigorous."""
+    """Return sktime's BasicMotions: one row per trajectory and step, with whether the motion is vigorous."""
     from sktime.datasets import load_basic_motions
 
-    signals, doing = load_basic_motions(return_type="numpy3d")
+    signals, labels = load_basic_motions(return_type="numpy3d")
     count, sensors, steps = signals.shape
     frame = pd.DataFrame(signals.transpose(0, 2, 1).reshape(-1, sensors)).add_prefix("x")
-    places = {
+    columns = {
         "trajectory": np.repeat(np.arange(count), steps),
         "step": np.tile(np.arange(steps), count),
     }
-    vigorous = np.isin(doing, ["running", "badminton"]).astype(int)
-    return frame.assign(**places, vigorous=np.repeat(vigorous, steps))
+    vigorous = np.isin(labels, ["running", "badminton"]).astype(int)
+    return frame.assign(**columns, vigorous=np.repeat(vigorous, steps))
 
 
 def digest(frame: pd.DataFrame) -> str:

@@ -1,10 +1,10 @@
 """DP-RuL's Figures 6, 8 and 9: coverage and precision of rule searches over simulated patients.
 
 The hospitals' patients are not public: populations are simulated with the published marginals
-(:mod:`privfed.learners.rule_search.generator` says which parts are assumptions). Searches to which everybody
-answers run over simulated answers, which follow the protocol's law (:mod:`.simulated_asking`). ``equal`` is
-the paper's baseline, ``uct`` its adaptive protocol, ``adaptive`` ours (best first); ``levels`` protects one
-rule, all others an individual. A run that found nothing has no precision; it counts in coverage alone.
+(:mod:`privfed.learners.rule_search.generator` states the assumptions). Searches that query the whole
+population run over simulated answers, which follow the protocol's distribution (:mod:`.simulated_asking`).
+``equal`` is the paper's baseline, ``uct`` its adaptive protocol, ``adaptive`` ours (best first); ``levels``
+protects one rule, all others an individual. A run without rules has no precision; it counts in coverage only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from privfed.learners.rule_search.tree_search import Adaptive, Equal, TreeSearch
 from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
 from privfed.study.papers.table import Measured, repeated
 
-#: Whole searches by everybody's answers, in nats an individual; answers of one question; levels.
+#: Methods that query the whole population; epsilon (nats per individual) of whole searches, of one query, of levels.
 EVERYBODY = ("equal1000", "equal5000", "uct", "uct-sqrt2", "adaptive1000", "adaptive5000")
 TOTALS = (1, 10, 30, 100, 300, 1000, 3000, 10000)
 ONCE = (1, 2, 4, 8, 16)
@@ -44,10 +44,10 @@ RULE = (1, 2, 3, 4, 6, 8, 12, 16)
 FIXED = {"uct": 3000, "adaptive1000": 3000, "levels": 8}
 NUS = (0.005, 0.01, 0.02, 0.05)
 THETAS = (0.01, 0.02, 0.05, 0.1, 0.2)
-#: Most symbols of a rule that a search by level looks for: T1D's rules are long.
+#: Maximum symbols of a rule in a search by level: T1D's rules are long.
 LEVELS = {"icu": 5, "sepsis": 5, "t1d": 10}
 MOST = 8000
-#: How many valid rules there are, at a guess, by how wide a search is: a wide one lists more.
+#: Expected number of valid rules, by the width of a search.
 EXPECTED = {1000: 400, 5000: 4000}
 LABELS = {
     "equal1000": "equal shares, Q = 1000",
@@ -64,18 +64,18 @@ LABELS = {
 
 @lru_cache(maxsize=1)
 def population(profile: str, seed: int) -> Truths:
-    """A simulated population, whose matches are counted once."""
+    """Return a simulated population, whose matches are counted once."""
     return Truths(generate(PROFILES[profile], seed))
 
 
 @lru_cache(maxsize=16)
 def valid(book: RuleIndex, nu: float) -> frozenset[tuple[int, ...]]:
-    """Structures that a share ``nu`` of the population holds."""
+    """Return the structures held by at least a fraction ``nu`` of the population."""
     return frozenset(book.valid(nu * book.people))
 
 
 def search(
-    asking: CohortSession,
+    session: CohortSession,
     method: str,
     epsilon: Fraction,
     nu: float,
@@ -83,18 +83,18 @@ def search(
     seed: int,
     levels: int,
 ) -> list[FoundRule]:
-    """Search by one method over simulated answers; ``levels``: most symbols of a rule."""
+    """Search by one method over simulated answers; ``levels``: maximum symbols of a rule."""
     exploration = Exploration(nu, theta)
     if method.startswith("equal"):
-        return TreeSearch(asking, Equal(epsilon, int(method[5:]), nu), seed=seed).run()
+        return TreeSearch(session, Equal(epsilon, int(method[5:]), nu), seed=seed).run()
     if method.startswith("uct"):
         constant = math.sqrt(2) if method == "uct-sqrt2" else UCT_CONSTANT
-        return TreeSearch(asking, Adaptive(exploration), constant, seed=seed).run()
+        return TreeSearch(session, Adaptive(exploration), constant, seed=seed).run()
     if method.startswith("adaptive"):
-        wide = int(method[8:])
-        settings = SearchSettings(spread=wide, expected=EXPECTED[wide])
-        return BestFirst(asking, exploration, epsilon, settings).run()
-    return LevelSearch(asking, LevelPlan(epsilon, nu, levels, most=MOST)).run()
+        width = int(method[8:])
+        settings = SearchSettings(spread=width, expected=EXPECTED[width])
+        return BestFirst(session, exploration, epsilon, settings).run()
+    return LevelSearch(session, LevelPlan(epsilon, nu, levels, most=MOST)).run()
 
 
 def through_a_gate(book: RuleIndex, method: str, epsilon: float, seed: int) -> RuleSearch:
@@ -114,29 +114,32 @@ def through_a_gate(book: RuleIndex, method: str, epsilon: float, seed: int) -> R
 def cell(
     truths: Truths, profile: str, method: str, epsilon: float, nu: float, theta: float, seed: int
 ) -> tuple[dict[str, Any], CohortSession | RuleSearch]:
-    """Run one search: its factors and scores, and what asked."""
-    begun = time.perf_counter()
-    asked: CohortSession | RuleSearch
+    """Run one search; return its factors and scores, and the session or learner."""
+    started = time.perf_counter()
+    searcher: CohortSession | RuleSearch
     if method in ("parts", "sampled"):
-        asked = through_a_gate(truths.book, method, epsilon, seed)
-        found, steps = asked.found_, asked.steps_
+        searcher = through_a_gate(truths.book, method, epsilon, seed)
+        rules, steps = searcher.found_, searcher.steps_
     else:
         budget = Fraction(epsilon)
-        asked = SimulatedAsking(truths, budget, seed + 1)
-        found = search(asked, method, budget, nu, theta, seed, LEVELS[profile])
-        steps = asked.steps
-    right, precise = coverage([one.structure for one in found], valid(truths.book, nu))
+        searcher = SimulatedAsking(truths, budget, seed + 1)
+        rules = search(searcher, method, budget, nu, theta, seed, LEVELS[profile])
+        steps = searcher.steps
+    covered, precision = coverage([rule.structure for rule in rules], valid(truths.book, nu))
     row = {"profile": profile, "method": method, "epsilon": epsilon, "nu": nu, "theta": theta}
-    row |= {"run": seed, "coverage": right, "precision": precise if found else np.nan}
-    row |= {"f1": 2 * right * precise / (right + precise) if right else 0.0, "found": len(found)}
-    row |= {"questions": len(steps), "seconds": round(time.perf_counter() - begun, 2)}
-    return row, asked
+    row |= {"run": seed, "coverage": covered, "precision": precision if rules else np.nan}
+    row |= {
+        "f1": 2 * covered * precision / (covered + precision) if covered else 0.0,
+        "found": len(rules),
+    }
+    row |= {"questions": len(steps), "seconds": round(time.perf_counter() - started, 2)}
+    return row, searcher
 
 
 def grid(
     figure: str, totals: Sequence[int] = TOTALS, methods: Sequence[str] = EVERYBODY
 ) -> Iterator[tuple[str, float, float, float]]:
-    """Method, epsilon, nu and theta of each cell of a figure."""
+    """Yield method, epsilon, nu and theta of each cell of a figure."""
     if figure == "epsilon":
         yield from ((method, total, 0.01, 0.05) for total in totals for method in methods)
         if "levels" in methods or methods == EVERYBODY:
@@ -155,40 +158,40 @@ PROFILE, POPULATION, REDUCED = "icu", 11, (300, 1000, 3000, 10000)
 
 
 def table(figure: str) -> Callable[[Mapping[str, pd.DataFrame], int], Iterator[Measured]]:
-    """Coverage and precision along ``epsilon``, ``nu`` or ``theta``; repetitions are searches of one population."""
+    """Return a run of coverage and precision by ``epsilon``, ``nu`` or ``theta``; repetitions share a population."""
 
     def run(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]:
         truths = population(PROFILE, POPULATION)
         for method, epsilon, nu, theta in grid(figure, REDUCED):
-            asked = (truths, PROFILE, method, epsilon, nu, theta)
+            arguments = (truths, PROFILE, method, epsilon, nu, theta)
             searches = repeated(range(runs), LABELS[method])
-            rows = pd.DataFrame([cell(*asked, seed)[0] for seed in searches])
-            along = rows[figure].iloc[0]
+            rows = pd.DataFrame([cell(*arguments, seed)[0] for seed in searches])
+            value = rows[figure].iloc[0]
             for score in ("coverage", "precision"):
-                if len(found := rows[score].dropna()):
-                    row = f"{LABELS[method]}, {figure} {along:,g}"
-                    yield Measured(row, score, None, found.tolist())
+                if len(values := rows[score].dropna()):
+                    row = f"{LABELS[method]}, {figure} {value:,g}"
+                    yield Measured(row, score, None, values.tolist())
 
     return run
 
 
 def questions(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]:
-    """Figure 7: what a question costs in a search of :data:`FIXED` nats, and how many there are."""
+    """Yield Figure 7: the cost and number of queries in a search of :data:`FIXED` nats."""
     truths = population(PROFILE, POPULATION)
     for method in EVERYBODY:
-        told: dict[str, list[float]] = {}
+        by_name: dict[str, list[float]] = {}
         for seed in repeated(range(runs), LABELS[method]):
-            _, asked = cell(truths, PROFILE, method, FIXED["adaptive1000"], 0.01, 0.05, seed)
-            assert isinstance(asked, CohortSession)
-            spent = np.array([float(step.epsilon) for step in asked.steps])
-            least, middle, most = np.quantile(spent, [0, 0.5, 1]) if len(spent) else (0, 0, 0)
-            found = {
+            _, session = cell(truths, PROFILE, method, FIXED["adaptive1000"], 0.01, 0.05, seed)
+            assert isinstance(session, CohortSession)
+            spent = np.array([float(step.epsilon) for step in session.steps])
+            minimum, median, maximum = np.quantile(spent, [0, 0.5, 1]) if len(spent) else (0, 0, 0)
+            statistics = {
                 "questions": len(spent),
-                "least epsilon": least,
-                "median": middle,
-                "most": most,
+                "least epsilon": minimum,
+                "median": median,
+                "most": maximum,
             }
-            for name, value in found.items():
-                told.setdefault(name, []).append(float(value))
-        for name, values in told.items():
+            for name, value in statistics.items():
+                by_name.setdefault(name, []).append(float(value))
+        for name, values in by_name.items():
             yield Measured(LABELS[method], name, None, values)

@@ -34,33 +34,33 @@ PREVALENCES = {
 }
 
 
-def linear_predictor(model: int, x: np.ndarray) -> np.ndarray:
-    """Log odds of models 1 and 2 (Section 3.1); x has shape (records, covariates)."""
+def linear_predictor(model: int, X: np.ndarray) -> np.ndarray:
+    """Return log odds of models 1 and 2 (Section 3.1); X has shape (records, features)."""
     if model == 1:
-        return np.asarray(x[:, :5] @ np.array([5.0, -4, 3, -2, 1]))
-    bumps = 10 * np.exp(-2 * x[:, 0] ** 2) - 10 * np.exp(-2 * x[:, 1] ** 2)
-    waves = 6 * np.sin(x[:, 2]) - 4 * np.sin(x[:, 3]) + 2 * np.sin(x[:, 4])
+        return np.asarray(X[:, :5] @ np.array([5.0, -4, 3, -2, 1]))
+    bumps = 10 * np.exp(-2 * X[:, 0] ** 2) - 10 * np.exp(-2 * X[:, 1] ** 2)
+    waves = 6 * np.sin(X[:, 2]) - 4 * np.sin(X[:, 3]) + 2 * np.sin(X[:, 4])
     return np.asarray(bumps + waves)
 
 
 def draw(model: int, records: int, rng: np.random.Generator) -> pd.DataFrame:
     """Draw records of a model."""
-    x = rng.normal(size=(records, FEATURES))
-    frame = pd.DataFrame(x, columns=NAMES)
-    frame["y"] = (rng.random(records) < expit(linear_predictor(model, x))).astype(int)
+    X = rng.normal(size=(records, FEATURES))
+    frame = pd.DataFrame(X, columns=NAMES)
+    frame["y"] = (rng.random(records) < expit(linear_predictor(model, X))).astype(int)
     return frame
 
 
-def split(frame: pd.DataFrame, shares: tuple[float, ...]) -> pd.DataFrame:
-    """Divide a table among clients by shares."""
-    counts = np.diff(np.round(np.cumsum([0.0, *shares]) * len(frame)).astype(int))
-    return frame.assign(client=[f"c{k:02d}" for k in np.repeat(np.arange(len(shares)), counts)])
+def split(frame: pd.DataFrame, fractions: tuple[float, ...]) -> pd.DataFrame:
+    """Partition a table among clients by fractions."""
+    counts = np.diff(np.round(np.cumsum([0.0, *fractions]) * len(frame)).astype(int))
+    return frame.assign(client=[f"c{k:02d}" for k in np.repeat(np.arange(len(fractions)), counts)])
 
 
 def with_prevalences(
     model: int, prevalences: tuple[float, ...], rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Draw a table whose clients differ in prevalence."""
+    """Draw a table whose clients have different prevalences."""
     pool = draw(model, 8 * RECORDS, rng)
     classes = {label: list(pool.index[pool["y"] == label]) for label in (0, 1)}
     parts = []
@@ -74,7 +74,7 @@ def with_prevalences(
 
 
 def cells(model: int, rng: np.random.Generator) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Scenario, setting, training table; the first two scenarios share their records."""
+    """Yield scenario, setting, training table; the first two scenarios share their records."""
     frame = draw(model, RECORDS, rng)
     for clients in (2, 5, 10, 20):
         yield "clients", f"M={clients}", split(frame, (1 / clients,) * clients)
@@ -89,13 +89,13 @@ def scores(model: Any, test: pd.DataFrame) -> dict[str, float]:
     return scored(test["y"], model.predict_proba(test[NAMES])[:, 1])
 
 
-def scored(y: pd.Series, chance: np.ndarray) -> dict[str, float]:
-    """AUC, accuracy and F1 of chances."""
-    said = chance > 0.5
+def scored(y: pd.Series, probability: np.ndarray) -> dict[str, float]:
+    """Return AUC, accuracy and F1 of probabilities, shape (records,)."""
+    predicted = probability > 0.5
     return {
-        "auc": float(roc_auc_score(y, chance)),
-        "accuracy": float(accuracy_score(y, said)),
-        "f1": float(f1_score(y, said)),
+        "auc": float(roc_auc_score(y, probability)),
+        "accuracy": float(accuracy_score(y, predicted)),
+        "f1": float(f1_score(y, predicted)),
     }
 
 
@@ -108,7 +108,7 @@ def federated(train: pd.DataFrame, learner: Any, seed: int) -> Any:
 
 
 def paired(model: int, number: int) -> Iterator[tuple[str, float, float]]:
-    """One repetition: each cell's name, federated and centralized AUC on the same records by the paper's settings."""
+    """Yield each cell's name, federated and centralized AUC on the same records by the paper's settings."""
     rng = np.random.default_rng([model, number])
     test = draw(model, RECORDS, rng)
     central = None
@@ -124,9 +124,9 @@ def paired(model: int, number: int) -> Iterator[tuple[str, float, float]]:
 def figure_2(
     data: Mapping[str, pd.DataFrame], repetitions: int, scenarios: int | None = None
 ) -> Iterator[Measured]:
-    """Federated less centralized AUC on the same records, both by the paper's settings; its figure is a picture.
+    """Yield federated less centralized AUC on the same records, both by the paper's settings, which has only a plot.
 
-    ``scenarios``: the first of each model, all by default.
+    ``scenarios``: number of cells of each model, all by default.
     """
     for model in (1, 2):
         numbers = repeated(range(repetitions), f"model {model}")
@@ -134,5 +134,5 @@ def figure_2(
         for cell in zip(*runs, strict=True):
             row, shared, central = zip(*cell, strict=True)
             yield Measured(row[0], "centralized AUC", None, central)
-            less = [a - b for a, b in zip(shared, central, strict=True)]
-            yield Measured(row[0], "federated less centralized", None, less)
+            differences = [a - b for a, b in zip(shared, central, strict=True)]
+            yield Measured(row[0], "federated less centralized", None, differences)

@@ -1,4 +1,4 @@
-"""A paper's table rerun: its figures beside ours, with standard errors and differences."""
+"""Comparison of a paper's table with ours, with standard errors and differences."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Measured:
 
     row: str
     column: str
-    paper: float | None  #: the paper's figure; None where it has a picture
+    paper: float | None  #: the paper's figure; None if it has only a plot
     ours: Sequence[float]  #: one for each repetition
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table or figure of a paper that can be rerun."""
+    """A table or figure of a paper that can be reproduced."""
 
     title: str  #: what it shows
     data: tuple[str, ...]  #: its data sets, by their names in :data:`.data.SETS`; none if simulated
@@ -37,13 +37,13 @@ class PaperTable:
 
 
 def rows_of(file: str) -> Iterator[dict[str, str]]:
-    """The rows of one of the papers' files."""
+    """Read the rows of one of the papers' files."""
     text = (files("privfed.study.papers") / file).read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())
 
 
 def repeated(items: Iterable[T], setting: str, count: int | None = None) -> Iterable[T]:
-    """The items, with a bar on a terminal: what is measured, and how many of its repetitions (``count``) are done."""
+    """Return the items with a progress bar on a terminal: the setting, and the repetitions done of ``count``."""
     bar: Iterable[T] = tqdm(
         items, desc=setting, total=count, unit=" repetition", leave=False, disable=None
     )
@@ -53,20 +53,19 @@ def repeated(items: Iterable[T], setting: str, count: int | None = None) -> Iter
 def compared(figures: Iterable[Measured]) -> pd.DataFrame:
     """Return the paper's figure, our mean and its standard error, the difference, and the repetitions.
 
-    Repetitions that share records, such as folds, are no independent draws: their standard error is then
-    too small.
+    Repetitions that share records, such as folds, are not independent: their standard error is too small.
     """
     rows = []
-    for one in figures:
-        ours, count = np.asarray(one.ours, dtype=float), len(one.ours)
+    for figure in figures:
+        ours, count = np.asarray(figure.ours, dtype=float), len(figure.ours)
         rows.append(
             {
-                "row": one.row,
-                "column": one.column,
-                "paper": one.paper,
+                "row": figure.row,
+                "column": figure.column,
+                "paper": figure.paper,
                 "ours": ours.mean(),
                 "standard error": ours.std(ddof=1) / count**0.5 if count > 1 else None,
-                "difference": None if one.paper is None else ours.mean() - one.paper,
+                "difference": None if figure.paper is None else ours.mean() - figure.paper,
                 "repetitions": count,
             }
         )

@@ -16,7 +16,7 @@ from privfed.learners.baselines import BayesianInference
 from privfed.study.papers.table import Measured, repeated
 from privfed.tables.schema import Column, Schema
 
-RULES = 82  #: That the paper counts
+RULES = 82  #: Number of rules in the paper
 SCHEMA = Schema(
     (
         Column("sex", "category", categories=("0", "1"), description="0 male, 1 female"),
@@ -34,7 +34,7 @@ TABLE_1 = {
     "age < 57.23 & ISS < 57.66": (0.82, 80, 0.69),
     "age < 33.4 & GCS >= 3.703 & ISS < 57.66": (0.84, 79, 0.43),
 }
-#: Readings of what the paper leaves open, as changes of its settings; it counts 82 rules.
+#: Interpretations of what the paper leaves open, as changes of its settings; it counts 82 rules.
 READINGS: dict[str, dict[str, Any]] = {
     "Algorithm 1 to the letter": {},
     "trees on Friedman and Popescu's subsamples": {"subsample": 0},
@@ -58,10 +58,10 @@ def fitted(learner: Any, train: pd.DataFrame, seed: int) -> Any:
 
 
 def one_split(frame: pd.DataFrame, seed: int) -> dict[str, float]:
-    """Figure 4: AUC and importances of RuleFit and BFI, each hospital split 70/30."""
+    """Return Figure 4's row: AUC and importances of RuleFit and BFI, each hospital split 70/30."""
     parts = [
-        train_test_split(own, test_size=0.3, random_state=seed)
-        for _, own in frame.groupby("hospital")
+        train_test_split(records, test_size=0.3, random_state=seed)
+        for _, records in frame.groupby("hospital")
     ]
     train, test = (pd.concat(side) for side in zip(*parts, strict=True))
     row = {}
@@ -79,10 +79,10 @@ def one_split(frame: pd.DataFrame, seed: int) -> dict[str, float]:
 
 
 def importances(model: Any, train: pd.DataFrame) -> np.ndarray:
-    """Of the covariates, the largest 1; a linear model's are |coefficient| times standard deviation.
+    """Return feature importances, maximum 1; a linear model's are |coefficient| times standard deviation.
 
-    So Friedman and Popescu 2008, Section 6.1, weigh linear terms. The deviation is that of the
-    training part: an evaluation, and no release.
+    Friedman and Popescu 2008, Section 6.1, define them so for linear terms. The standard deviation is of
+    the training part: an evaluation, and no release.
     """
     if not isinstance(model, BayesianInference):
         return np.asarray(model.feature_importances_)
@@ -91,42 +91,42 @@ def importances(model: Any, train: pd.DataFrame) -> np.ndarray:
 
 
 def papers_rules(frame: pd.DataFrame) -> pd.DataFrame:
-    """Support of the paper's own five rules, and mortality inside and outside them.
+    """Return support of the paper's five rules, and mortality inside and outside them.
 
     ``support`` is of all patients (Eq. 2), ``hospitals`` the mean of the three hospitals' supports.
     """
     rows = []
     for rule in TABLE_1:
-        held = np.asarray(frame.eval(rule.replace("&", "and")), dtype=bool)
+        matches = np.asarray(frame.eval(rule.replace("&", "and")), dtype=bool)
         died = frame["mortality"].to_numpy()
-        each = pd.Series(held).groupby(frame["hospital"].to_numpy()).mean()
-        rows.append({"rule": rule, "support": held.mean(), "hospitals": each.mean(),
-                     "inside": died[held].mean(), "outside": died[~held].mean()})  # fmt: skip
+        by_hospital = pd.Series(matches).groupby(frame["hospital"].to_numpy()).mean()
+        rows.append({"rule": rule, "support": matches.mean(), "hospitals": by_hospital.mean(),
+                     "inside": died[matches].mean(), "outside": died[~matches].mean()})  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def table_1(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
-    """Supports of the paper's five rules, and the number of rules by two readings of its settings."""
+    """Yield supports of the paper's five rules, and the number of rules by two interpretations of its settings."""
     frame = data["trauma"]
-    told = papers_rules(frame).set_index("rule")
+    supports = papers_rules(frame).set_index("rule")
     for rule, (_, _, support) in TABLE_1.items():
         for column, name in (("support", "support"), ("hospitals", "mean of hospitals' supports")):
-            yield Measured(rule, name, support, [float(told[column][rule])])
+            yield Measured(rule, name, support, [float(supports[column][rule])])
     for reading in ("Algorithm 1 to the letter", "both"):
-        found = [
+        models = [
             fitted(RuleFitClassifier.paper(random_state=seed, **READINGS[reading]), frame, seed)
             for seed in repeated(range(repetitions), f"rules, {reading}")
         ]
         name = "subsamples, leaves of five" if reading == "both" else reading
-        yield Measured("all patients", f"rules, {name}", RULES, [len(m.rules_) for m in found])
+        yield Measured("all patients", f"rules, {name}", RULES, [len(m.rules_) for m in models])
 
 
 def figure_4(data: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
-    """AUC less BFI's on the same split, and importances of the variables; the paper has a picture."""
+    """Yield AUC less BFI's on the same split, and importances of the features; the paper has only a plot."""
     rows = [one_split(data["trauma"], seed) for seed in repeated(range(repetitions), "splits")]
-    for name, told in (("paper", "the paper's settings"), ("rulefit", "our defaults")):
-        yield Measured(told, "AUC", None, [row[name] for row in rows])
-        yield Measured(told, "AUC less BFI's", None, [row[name] - row["bfi"] for row in rows])
+    for name, label in (("paper", "the paper's settings"), ("rulefit", "our defaults")):
+        yield Measured(label, "AUC", None, [row[name] for row in rows])
+        yield Measured(label, "AUC less BFI's", None, [row[name] - row["bfi"] for row in rows])
         for covariate in SCHEMA.names:
             values = [row[f"{name} {covariate}"] for row in rows]
-            yield Measured(told, f"importance of {covariate}", None, values)
+            yield Measured(label, f"importance of {covariate}", None, values)

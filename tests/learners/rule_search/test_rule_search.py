@@ -179,7 +179,7 @@ def test_what_remains_of_an_explored_tree_looks_closer() -> None:
     for seed in range(2):
         asking = SimulatedAsking(truths, total, seed)
         found = TreeSearch(asking, Adaptive(Exploration(NU)), 0.1, seed=seed, total=total).run()
-        assert asking.left < total / 20
+        assert asking.remaining < total / 20
         scores.append(coverage([one.structure for one in found], book.valid(NU * book.people)))
     right, precise = np.mean(scores, axis=0)
     assert right > 0.8 and precise > 0.85

@@ -24,7 +24,7 @@ from privfed.questions.exact import shown_down
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport
 from privfed.reports.remarks import unspent
-from privfed.study.ledger_commands import _row, left, share_of
+from privfed.study.ledger_commands import _format_line, remaining_text, share_of
 from privfed.study.ledger_commands import budget as lines
 from privfed.study.price import Balance, percent_of, remaining
 from privfed.tables.schema import Column, Schema
@@ -97,16 +97,16 @@ def test_why_more_than_the_budget_is_spent_so_far_is_said() -> None:
         epsilon=Fraction("12.64"),
         remaining=Fraction(5),
     )
-    assert "(a loose bound: it holds wherever a study stops)" in _row(line)
+    assert "(a loose bound: it holds wherever a study stops)" in _format_line(line)
     both = replace(
         line,
         components=("rho", "delta"),
         spent=(Fraction(1), Fraction(0)),
         reserved=(Fraction(0),) * 2,
     )
-    assert "; rho 1 spent" in _row(both) and "delta 0" not in _row(both)
-    assert "loose" not in _row(replace(line, remaining=Fraction(0)))
-    assert "loose" not in _row(replace(line, epsilon=Fraction(8)))
+    assert "; rho 1 spent" in _format_line(both) and "delta 0" not in _format_line(both)
+    assert "loose" not in _format_line(replace(line, remaining=Fraction(0)))
+    assert "loose" not in _format_line(replace(line, epsilon=Fraction(8)))
 
 
 def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
@@ -120,7 +120,9 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
         frame, "risk", client="site", schema=schema, policy=policy, ledgers=tmp_path, study="one"
     )
     ledger = federation.gates["a"].ledger
-    assert left(ledger).startswith("100 % of the budget, room for a study of epsilon 8 at")
+    assert remaining_text(ledger).startswith(
+        "100 % of the budget, room for a study of epsilon 8 at"
+    )
     assert federation.budget().remaining[0] == 8
     federation.ask(LevelSums(((),)))
     share = percent_of(ledger.spent(accountant).total, accountant.ceiling(budget))
@@ -134,7 +136,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     assert 3 < room < alone - 1
     assert ledger.budget()[0].remaining == room == ledger.budget("study")[0].remaining
     assert federation.budget().remaining[0] == float(room)
-    assert f"room for a study of epsilon {shown_down(room)} at" in left(ledger)
+    assert f"room for a study of epsilon {shown_down(room)} at" in remaining_text(ledger)
     assert remaining(Balance("a", ledger.taken(accountant)), policy) == shown_down(room)
     account = read(policy, {"a": ledger}, {})
     assert unspent(PolicyReport(account, (), {}, {})).endswith(f"up to ε {shown_down(room)}")
@@ -142,7 +144,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     ledger.adopt(policy, "three")
     ledger.reserve_share("three", (rest * Fraction(999999, 10**6), Fraction(0)), accountant)
     assert accountant.left(ledger.taken(accountant), budget) == 0, "what rounding leaves is nothing"
-    assert left(ledger) == "nothing"
+    assert remaining_text(ledger) == "nothing"
     assert remaining(Balance("a", ledger.taken(accountant)), policy) == "0"
     assert read(policy, {"a": ledger}, {}).clients[0].room == 0, "nor on the page"
 

@@ -14,7 +14,7 @@ from privfed import LocalDisclosure
 from privfed.errors import Note
 from privfed.learners import RuleFitRegressor
 from privfed.learners.base import FederatedLearner
-from privfed.study.metrics import LEAST, beyond, measure, of_chances
+from privfed.study.metrics import LEAST, beyond, measure, probability_scores
 from privfed.tables.schema import Column, Schema
 
 FEATURE = Column("x", lower=0, upper=1)
@@ -137,7 +137,7 @@ def test_several_classes_have_the_mean_area_of_each_against_the_rest() -> None:
     """Of three classes, one that no record has counts for nothing in the area."""
     wanted = np.array([0, 0, 1, 1])
     chances = np.array([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.3, 0.6, 0.1], [0.1, 0.8, 0.1]])
-    found = of_chances(chances, wanted)
+    found = probability_scores(chances, wanted)
     assert np.isclose(found["area under the curve"], (3 / 4 + 3 / 4) / 2)
     own = (0.4**2 + 0.3**2, 0.8**2 + 0.7**2, 0.3**2 + 0.4**2, 0.1**2 + 0.2**2)
     assert np.isclose(found["Brier score"], np.mean(own) + 0.01)
@@ -145,7 +145,7 @@ def test_several_classes_have_the_mean_area_of_each_against_the_rest() -> None:
 
 def test_one_class_alone_has_no_area_and_certain_mistakes_a_finite_loss() -> None:
     """A probability of nothing for what happened is taken for the smallest there is."""
-    found = of_chances(np.array([[1.0, 0.0]]), np.array([1]))
+    found = probability_scores(np.array([[1.0, 0.0]]), np.array([1]))
     assert "area under the curve" not in found
     assert found["log loss"] == -np.log(LEAST)
 

@@ -138,7 +138,7 @@ def test_all_forms_of_a_file_are_read_alike(
         read.mean(train[["a", "b", "c"]].to_numpy()) == model.predict_proba(train[["a", "b", "c"]])
     ).all()
     for name in ("plain.joblib", "small.joblib", "model.pkl"):
-        arrays = confined_reader.told(unpickled((tmp_path / name).read_bytes()))
+        arrays = confined_reader.model_arrays(unpickled((tmp_path / name).read_bytes()))
         assert (arrays["value"] == read.value).all() and (
             arrays["n_node_samples"] == read.counts
         ).all()
@@ -158,7 +158,7 @@ def test_what_is_no_tree_is_refused_by_its_name(
     }
     for text, model in cases.items():
         with pytest.raises(confined_reader.FileRefused, match=text):
-            confined_reader.told(unpickled(pickle.dumps(model)))
+            confined_reader.model_arrays(unpickled(pickle.dumps(model)))
     (tmp_path / "text.joblib").write_text("a,b\n1,2\n")
     faults = {
         "text.joblib": "no model that could be read",
@@ -175,7 +175,7 @@ def test_tables_that_do_not_fit_are_told_in_one_sentence(
 ) -> None:
     """Columns, cells, outcomes, by name and row; no value is shown."""
     model = DecisionTreeClassifier().fit(train[["a", "b", "c"]], train["ill"])
-    arrays = confined_reader.told(model)
+    arrays = confined_reader.model_arrays(model)
     read = FittedTrees.of(arrays, json.loads(arrays["about"].tobytes()))
     cases = {
         "no column 'a'": train.drop(columns="a"),

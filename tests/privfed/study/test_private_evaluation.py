@@ -24,7 +24,7 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.query import View
 from privfed.reports.metrics import scores
 from privfed.study.price import price
-from privfed.study.private_evaluation import SHARE, _told, evaluated, whole_plan, with_evaluation
+from privfed.study.private_evaluation import SHARE, _metrics, evaluated, whole_plan, with_evaluation
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing.hospitals import NUMERIC
@@ -164,7 +164,7 @@ def test_calibration_tells_the_outcome_by_bin_of_the_prediction() -> None:
 def test_a_verdict_beside_a_constant_counts_the_noise_of_both() -> None:
     """A constant's own error may be noise alone; what the noise cut at zero is not told."""
     draws = np.r_[0.0, np.linspace(0, 3, 1000)]
-    told = _told(
+    told = _metrics(
         {"root mean squared error": 1 + 0 * draws, "R squared": 0.5 + 0 * draws},
         {"root mean squared error": draws, "R squared": 0 * draws},
         {"sums": np.full((1001, 1), 50.0)},
@@ -177,7 +177,7 @@ def test_a_verdict_beside_a_constant_counts_the_noise_of_both() -> None:
 def test_a_constant_that_noise_made_perfect_is_not_told() -> None:
     """Classes that the noise hides have the constant right on all records; a log loss of 2e-8 is no figure."""
     draws = np.r_[0.0, np.linspace(-0.3, 0.3, 1000)]
-    told = _told(
+    told = _metrics(
         {"accuracy": 0.9 + 0 * draws, "log loss": 0.4 + 0 * draws},
         {"accuracy": np.minimum(1, 1 - 1e-9 + draws), "log loss": np.maximum(2e-8, draws)},
         {"sums": np.full((1001, 3), 60.0)},

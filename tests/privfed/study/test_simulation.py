@@ -264,7 +264,7 @@ def test_truth_is_what_the_clients_hold(study: Study) -> None:
 def test_a_clients_column_never_hides_a_feature() -> None:
     """A table with a column called client gets another name for its owners."""
     frame = pd.DataFrame({"client": [1.0]})
-    assert simulation._free("client", frame) == "client_"
+    assert simulation._free_name("client", frame) == "client_"
 
 
 def test_a_silent_federation_leaves_a_report_without_a_model(

@@ -25,7 +25,7 @@ from privfed.cli.common import INTERRUPTED
 from privfed.errors import PluginError
 from privfed.learners import FuzzyTreeRegressor
 from privfed.study import Study
-from privfed.study.sweep import Cell, Sweep, _attacked, _run, cells, table, values
+from privfed.study.sweep import Cell, Sweep, _attack_columns, _run, cells, table, values
 
 pytestmark = pytest.mark.usefixtures("short_audits")
 
@@ -315,17 +315,21 @@ def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
         "of": 1.0,
         "baseline": 0.5,
     }
-    found = _attacked([Finding(**pairs, value=1.0, severity="some")])
+    found = _attack_columns([Finding(**pairs, value=1.0, severity="some")])
     assert found == {"attack membership": 1.0}
-    assert _attacked([Finding(**pairs, value=0.75, severity="some")]) == {"attack membership": 0.5}
+    assert _attack_columns([Finding(**pairs, value=0.75, severity="some")]) == {
+        "attack membership": 0.5
+    }
     measured = Finding(**pairs, value=0.75, measure="area")
-    assert _attacked([measured]) == {"attack membership": 0.5, "area": 0.75}
-    assert _attacked([Finding(**pairs, value=0.5, partial="cut short")]) == {}
+    assert _attack_columns([measured]) == {"attack membership": 0.5, "area": 0.75}
+    assert _attack_columns([Finding(**pairs, value=0.5, partial="cut short")]) == {}
     training = verdict("RuleFitClassifier", 3.0, 8.0, {"answers": 5})
-    found = _attacked([verdict("gaussian", 1.0, 2.0, {}), verdict("laplace", 0.5, 1, {}), training])
+    found = _attack_columns(
+        [verdict("gaussian", 1.0, 2.0, {}), verdict("laplace", 0.5, 1, {}), training]
+    )
     assert found == {"audited": 1.0, "audited training": 3.0}
     charged = Finding("worst_record", "?", "mu of the worst, of the mu charged", 0.2, of=0.2)
-    assert _attacked([charged]) == {}
+    assert _attack_columns([charged]) == {}
 
 
 def test_an_owners_own_policy_is_swept(

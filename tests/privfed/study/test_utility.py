@@ -13,7 +13,7 @@ from privfed import Budget, Column, Policy, Schema
 from privfed.cli import FINE, status
 from privfed.privacy.policy_objects import accountant_of
 from privfed.study.new_study import NewStudy
-from privfed.study.utility import told, utility
+from privfed.study.utility import utility, utility_text
 
 SCHEMA = Schema(
     (Column("age", lower=0, upper=110), Column("sex", "category", categories=("f", "m"))),
@@ -25,7 +25,7 @@ def test_gaussian_errors_follow_from_the_budget() -> None:
     """Four questions of equal rho: sigma is the root of 4 / (2 rho); a sum moves by half a width."""
     policy = Policy({}, accountant="zcdp", budget=Budget.of(2, "1e-5"))
     found = utility(policy, SCHEMA)
-    assert found is not None and found.shares == ("sex",)
+    assert found is not None and found.categorical == ("sex",)
     assert policy.budget is not None
     rho = float(accountant_of(policy).ceiling(policy.budget)[0])
     assert found.count == pytest.approx(sqrt(4 / (2 * rho)), rel=1e-6)
@@ -70,8 +70,8 @@ def test_categories_alone_and_wide_bounds_are_told() -> None:
     policy = Policy({}, name="one", accountant="zcdp", budget=Budget.of(2, "1e-5"))
     sex = Column("sex", "category", categories=("f", "m"))
     ill = Column("ill", "category", categories=("yes", "no"))
-    alike = told(utility(policy, Schema((sex,), ill)), policy, Schema((sex,), ill), 1)
+    alike = utility_text(utility(policy, Schema((sex,), ill)), policy, Schema((sex,), ill), 1)
     assert "in a category of sex, ill: the same" in alike and "mean over" not in alike
     pay = Schema((sex,), Column("pay", lower=0, upper=2e5))
-    text = told(utility(policy, pay), policy, pay, 1)
+    text = utility_text(utility(policy, pay), policy, pay, 1)
     assert "pay, 0 to 200,000" in text and "e+0" not in text

@@ -41,7 +41,7 @@ def test_clients_lie_apart_in_what_the_regime_says() -> None:
     apart = {}
     for name, regime in forest.REGIMES.items():
         covariates = forest.simulated(1, **regime).groupby("client")["x0"].mean().to_numpy()
-        residual = forest.simulated(1, **{**regime, "spread": 0.0})
+        residual = forest.simulated(1, **{**regime, "separation": 0.0})
         outcomes = residual.groupby("client")["y"].mean().to_numpy()
         apart[name] = tuple(bool(each.max() - each.min() > 3) for each in (covariates, outcomes))
     assert list(apart.values()) == [(False, False), (True, False), (False, True), (True, True)]

@@ -35,7 +35,7 @@ def test_trajectories_are_put_in_order_and_a_third_is_held_out(
     learned: learned_rules.Learned,
 ) -> None:
     """Every fifth step is kept; a label for each trajectory."""
-    assert learned.signals.shape == (24, 2, 2) and len(learned.held) == 8
+    assert learned.signals.shape == (24, 2, 2) and len(learned.held_out) == 8
     ordered = trajectories().sort_values(["trajectory", "step"])["x0"].to_numpy().reshape(24, 10)
     np.testing.assert_array_equal(learned.signals[:, :, 0], ordered[:, ::5])
     np.testing.assert_array_equal(learned.labels, np.arange(24) % 2 == 1)

@@ -67,7 +67,7 @@ def test_the_budget_is_kept_and_answers_are_memoised() -> None:
     with pytest.raises(NobodyAnswered):
         asking.bits(SIBLINGS[:1], Fraction(7, 10))
     asking.bits(SIBLINGS[1:2], Fraction(2, 5))
-    assert asking.left == 0
+    assert asking.remaining == 0
     assert [step.epsilon for step in asking.steps] == [0.6, 0.4]
 
 
