@@ -110,16 +110,16 @@ class _Search:
 
     # --- structures ----------------------------------------------------------------------------
 
-    def _draw(self, most: int) -> Formula:
+    def _draw(self, limit: int) -> Formula:
         usable = [operator for operator in self._grammar.operators if operator != "!"]
-        if most == 0 or self._rng.random() < 0.4 or not usable:
+        if limit == 0 or self._rng.random() < 0.4 or not usable:
             return self._atom()
         operator = self._pick(usable)
         if operator in ("F", "G"):
-            return Temporal(operator, self._interval(), self._draw(most - 1))
+            return Temporal(operator, self._interval(), self._draw(limit - 1))
         left, right = (
-            self._draw((most - 1) // 2),
-            self._draw(most - 1 - (most - 1) // 2),
+            self._draw((limit - 1) // 2),
+            self._draw(limit - 1 - (limit - 1) // 2),
         )
         if operator == "U":
             return Until(self._interval(), left, right)
@@ -143,11 +143,11 @@ class _Search:
 
     def _child(self, alive: list[ScoredRule]) -> Formula:
         """Return a crossover of two winners of small tournaments, or a mutation of one."""
-        most, mother = self._grammar.most_operators, self._winner(alive)
+        limit, mother = self._grammar.most_operators, self._winner(alive)
         crosses = self._rng.random() < 0.6
-        new = self._part(self._winner(alive)) if crosses else self._draw(min(1, most))
+        new = self._part(self._winner(alive)) if crosses else self._draw(min(1, limit))
         child = self._replace_part(mother, new)
-        return child if operators(child) <= most else mother
+        return child if operators(child) <= limit else mother
 
     def _winner(self, alive: list[ScoredRule]) -> Formula:
         drawn = [alive[index] for index in self._rng.integers(len(alive), size=3)]
