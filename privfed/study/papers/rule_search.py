@@ -94,7 +94,7 @@ def search(
         wide = int(method[8:])
         settings = SearchSettings(spread=wide, expected=EXPECTED[wide])
         return BestFirst(asking, exploration, epsilon, settings).run()
-    return LevelSearch(asking, LevelPlan(epsilon, nu, levels, most=MOST)).run()
+    return LevelSearch(asking, LevelPlan(epsilon, nu, levels, max_size=MOST)).run()
 
 
 def through_a_gate(book: RuleIndex, method: str, epsilon: float, seed: int) -> RuleSearch:
