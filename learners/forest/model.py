@@ -32,7 +32,7 @@ class ForestModel(Protocol):
         """Return class probabilities, or the target in its own unit; shape (rows, values).
 
         Args:
-            x: encoded rows, shape (rows, features).
+            X: encoded rows, shape (rows, features).
             client: index of each row's client, -1 if unknown; None: all unknown.
         """
 

@@ -46,10 +46,10 @@ class BinaryTrees:
     # --- traversal --------------------------------------------------------------------------
 
     def descend(self, nodes: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Descend from the nodes ``at`` to leaves.
+        """Descend from ``nodes`` to leaves.
 
         Args:
-            at: node of each instance, shape (instances,).
+            nodes: node of each instance, shape (instances,).
             rows: record of each instance, shape (instances,).
             columns: values, shape (features, records), 32-bit floats.
         """
