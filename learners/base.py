@@ -48,10 +48,10 @@ class Planned:
     together: bool = False  #: whether ``spend`` is for all together, and ``times`` 1
 
 
-def check_round(wanted: int | None, clients: int, name: str = "clients_per_round") -> None:
+def check_round(per_round: int | None, clients: int, name: str = "clients_per_round") -> None:
     """Raise InputError unless the number of clients of a round is one of a federation's; None is all."""
-    if wanted is not None and not 1 <= wanted <= clients:
-        raise InputError(f"{name} must lie between 1 and {clients}, not {wanted!r}")
+    if per_round is not None and not 1 <= per_round <= clients:
+        raise InputError(f"{name} must lie between 1 and {clients}, not {per_round!r}")
 
 
 class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
@@ -122,7 +122,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             type(self).__name__,
             self.get_params(deep=False),
             self._parameter_constraints,
-            {one.name: one.default for one in parameters},
+            {parameter.name: parameter.default for parameter in parameters},
         )
 
     @abstractmethod
@@ -146,16 +146,16 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             InputError: this model has no such picture.
         """
         if feature is not None or not hasattr(self, "feature_importances_"):
-            of = "" if feature is None else f" of {feature!r} alone"
-            see = ["plot()"] * (feature is not None) + ["describe()"] * hasattr(self, "describe")
-            where = f"; see {' and '.join(see)}" if see else ""
-            raise InputError(f"{type(self).__name__} has no picture{of}{where}")
+            subject = "" if feature is None else f" of {feature!r} alone"
+            calls = ["plot()"] * (feature is not None) + ["describe()"] * hasattr(self, "describe")
+            hint = f"; see {' and '.join(calls)}" if calls else ""
+            raise InputError(f"{type(self).__name__} has no picture{subject}{hint}")
         from privfed.learners.pictures import bars
 
-        shares = np.asarray(self.feature_importances_)
-        order = np.argsort(-shares, kind="stable")
+        importances = np.asarray(self.feature_importances_)
+        order = np.argsort(-importances, kind="stable")
         names = [self.schema_.names[k] for k in order]
-        return bars(ax, names, shares[order], "importance of the feature")
+        return bars(ax, names, importances[order], "importance of the feature")
 
     def to_html(self) -> str:
         """The fitted model's picture and text, as notebooks and reports show it; InputError as of :meth:`plot`."""
@@ -234,8 +234,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def saved_parameters(self) -> dict[str, Any]:
         """The parameters as plain data; exact numbers become text."""
-        given = self.get_params(deep=False).items()
-        return {n: plain(str(v) if isinstance(v, Fraction) else v) for n, v in given}
+        parameters = self.get_params(deep=False).items()
+        return {n: plain(str(v) if isinstance(v, Fraction) else v) for n, v in parameters}
 
     @classmethod
     def restored_parameters(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -308,10 +308,10 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """Inputs, encoded and clipped to the schema, shape (rows, features); records are so already."""
         if isinstance(X, pd.DataFrame):
             X = Records.from_frame(X, Schema(self.schema_.features))
-        x = X.x if isinstance(X, Records) else Records.from_array(X, self.schema_).x
+        encoded = X.x if isinstance(X, Records) else Records.from_array(X, self.schema_).x
         if client is not None:
-            self._clients_of_rows(client, len(x))
-        return x
+            self._clients_of_rows(client, len(encoded))
+        return encoded
 
 
 def check_numeric_target(schema: Schema, *, learner: str) -> None:
@@ -349,12 +349,12 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         """Warn where the limits leave out most of the public bounds: what lies there cannot be predicted."""
         if self.schema_.target is None:
             return
-        (low, high), (least, most) = self.prediction_limits_, self.schema_.target.bounds
-        if high - low < NARROW * (most - least):
+        (low, high), (lower, upper) = self.prediction_limits_, self.schema_.target.bounds
+        if high - low < NARROW * (upper - lower):
             text = (
                 f"predictions lie between {ends_text(low, high)}, where nearly all targets were found: "
-                f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, they may cause most "
-                f"of the squared error: score records within and beyond the limits separately{', or learn the logarithm' * (least > 0)}"
+                f"{100 * (high - low) / (upper - lower):.1f} % of the public bounds. If targets beyond are real, they may cause most "
+                f"of the squared error: score records within and beyond the limits separately{', or learn the logarithm' * (lower > 0)}"
             )
             warnings.warn(text, Note, stacklevel=4)
 
@@ -369,7 +369,7 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         """R squared, by the truth, and so no release; of personal models without ``client``, the mean."""
         from sklearn.metrics import r2_score
 
-        return self._score(lambda found: r2_score(y, found, sample_weight=sample_weight), X, client)
+        return self._score(lambda y_hat: r2_score(y, y_hat, sample_weight=sample_weight), X, client)
 
 
 class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[misc]
@@ -382,22 +382,22 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         super().check(schema)
         target = schema.target
         if target is None or (target.numeric and target.bounds != (0.0, 1.0)):
-            wanted = "a category, or a number from 0 to 1"
+            required = "a category, or a number from 0 to 1"
         elif self.binary and target.bounds != (0.0, 1.0):
-            wanted = "a category with two categories, or a number from 0 to 1"
+            required = "a category with two categories, or a number from 0 to 1"
         else:
             return
-        values, write = "two values" if self.binary else "classes", ""
+        values, hint = "two values" if self.binary else "classes", ""
         if target is not None and target.numeric:
             low, high = target.bounds
-            few = target.kind == "integer" and high - low < 10
-            each = (
+            listable = target.kind == "integer" and high - low < 10
+            examples = (
                 [str(number) for number in range(int(low), int(high) + 1)]
-                if few
+                if listable
                 else ["...", "..."]
             )
-            write = f'; for {target.name!r} write kind = "category" and categories = {json.dumps(each)} in the schema'
-        raise InputError(f"{type(self).__name__} needs a target with {values}: {wanted}{write}")
+            hint = f'; for {target.name!r} write kind = "category" and categories = {json.dumps(examples)} in the schema'
+        raise InputError(f"{type(self).__name__} needs a target with {values}: {required}{hint}")
 
     @property
     def classes_(self) -> np.ndarray:
@@ -428,8 +428,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         from sklearn.metrics import accuracy_score
 
         def accuracy(predicted: np.ndarray) -> float:
-            true, found = ([label(v) for v in np.asarray(each).ravel()] for each in (y, predicted))
-            return float(accuracy_score(true, found, sample_weight=sample_weight))
+            y_true, y_pred = ([label(v) for v in np.asarray(ys).ravel()] for ys in (y, predicted))
+            return float(accuracy_score(y_true, y_pred, sample_weight=sample_weight))
 
         return self._score(accuracy, X, client)
 
@@ -472,31 +472,31 @@ class PersonalLearner(FederatedLearner):
             InputError: the shelf holds no model of this learner's.
         """
         try:
-            own = self.own(shelf)
+            model = self.own(shelf)
         except KeyError:
             raise InputError(
                 f"client {client!r} keeps no model of {type(self).__name__}: its policy did not allow "
                 "one, or it was not asked; list the kind under local in its policy and fit again"
             ) from None
-        self._homes = {**self._taken, client: own}
+        self._homes = {**self._local_models, client: model}
         return self
 
     def at_home(self, client: str | None, call: str = "predict(X, client={client!r})") -> Any:
         """A client's model, if it is here; otherwise InputError, which says to write ``call``."""
         if client is None:
-            write = call.format(client=self.clients_[0] if self.clients_ else "...")
+            hint = call.format(client=self.clients_[0] if self.clients_ else "...")
             raise NoCommonModel(
-                f"each client has a model of its own, and there is none for all; write {write}, say"
+                f"each client has a model of its own, and there is none for all; write {hint}, say"
             )
         simulated: Mapping[str, Any] = vars(self).get("_simulated", {})
-        if client not in (here := {**simulated, **self._taken}):
+        if client not in (models := {**simulated, **self._local_models}):
             raise InputError(
                 f"client {client!r} keeps no model: its policy allows none, or its records gave none"
                 if simulated
                 else f"the model of client {client!r} is not here, for it never left that client; call "
                 "take_home(client, shelf) where its shelf is"
             )
-        return here[client]
+        return models[client]
 
     def _score(
         self, measure: Callable[[np.ndarray], float], X: pd.DataFrame | np.ndarray, client: Any
@@ -507,30 +507,30 @@ class PersonalLearner(FederatedLearner):
         except NoCommonModel:
             if not self._here:
                 raise
-            each = [super(PersonalLearner, self)._score(measure, X, c) for c in self._here]
-            return float(np.mean(each))
+            scores = [super(PersonalLearner, self)._score(measure, X, c) for c in self._here]
+            return float(np.mean(scores))
 
     def _find_local_models(self, federation: Disclosure) -> None:
-        found = {}
+        models = {}
         for client, shelf in getattr(federation, "shelves", {}).items():
             with suppress(KeyError, InputError):
-                found[client] = self.own(shelf)
-        self._simulated = found
+                models[client] = self.own(shelf)
+        self._simulated = models
 
     @property
     def homes(self) -> tuple[str, ...]:
         """The clients whose own models are here."""
-        return tuple(self._taken)
+        return tuple(self._local_models)
 
     @property
     def _here(self) -> list[str]:
         """The clients whose own models are here, or in this process by a simulation."""
-        return sorted({*self._taken, *vars(self).get("_simulated", {})})
+        return sorted({*self._local_models, *vars(self).get("_simulated", {})})
 
     @property
-    def _taken(self) -> Mapping[str, Any]:
-        taken: Mapping[str, Any] = vars(self).get("_homes", {})
-        return taken
+    def _local_models(self) -> Mapping[str, Any]:
+        models: Mapping[str, Any] = vars(self).get("_homes", {})
+        return models
 
 
 class NoCommonModel(InputError):
@@ -556,12 +556,12 @@ def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
         rows = X if hasattr(X, "iloc") else np.asarray(X)
         result: np.ndarray | None = None
         for name in np.unique(names):
-            mine = np.flatnonzero(names == name)
-            part = rows.iloc[mine] if isinstance(rows, pd.DataFrame) else rows[mine]
+            index = np.flatnonzero(names == name)
+            part = rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
             predicted = predict(self, part, client=str(name))
             if result is None:
                 result = np.zeros((len(names), *predicted.shape[1:]), predicted.dtype)
-            result[mine] = predicted
+            result[index] = predicted
         return predict(self, X, client=self.clients_[0]) if result is None else result
 
     vars(dispatched)["row_by_row"] = True
@@ -572,7 +572,7 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Hold a ``fit`` to a federation, to one thread, and to having learned from something."""
 
     @wraps(fit)
-    def held(self: FederatedLearner, federation: Disclosure, *rest: Any, **more: Any) -> Any:
+    def wrapper(self: FederatedLearner, federation: Disclosure, *args: Any, **kwargs: Any) -> Any:
         name = type(self).__name__
         if not isinstance(federation, Disclosure):
             raise InputError(
@@ -580,14 +580,14 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
                 f"{name}().fit(LocalDisclosure.from_frame(frame, target=..., client=...))"
             )
         before = federation.released
-        for local in _LOCAL:
-            self.__dict__.pop(local, None)
+        for attribute in _LOCAL:
+            self.__dict__.pop(attribute, None)
         try:
             with one_thread():
-                fitted = fit(self, federation, *rest, **more)
-        except NobodyAnswered as silence:
+                fitted = fit(self, federation, *args, **kwargs)
+        except NobodyAnswered as error:
             if federation.released == before:
-                raise nothing_released(name, silence) from None
+                raise nothing_released(name, error) from None
             raise
         if federation.released == before:
             raise nothing_released(name)
@@ -597,4 +597,4 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             self._find_local_models(federation)
         return fitted
 
-    return held
+    return wrapper

@@ -64,12 +64,12 @@ class _HeldOut(Query):
     @classmethod
     def about(cls, model: FederatedLearner) -> Self:
         """The question about a fitted model; InputError if it is no plain data."""
-        whole = model.to_dict()
-        plain = {key: whole[key] for key in SAVED}
-        return cls(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode())
+        saved = model.to_dict()
+        data = {key: saved[key] for key in SAVED}
+        return cls(json.dumps(data, sort_keys=True, separators=(",", ":")).encode())
 
     @cached_property
-    def _learnt(self) -> FederatedLearner | None:
+    def _fitted_model(self) -> FederatedLearner | None:
         return from_dict(json.loads(self.model)) if self.model else None
 
     def memory(self, cells: int) -> int:
@@ -81,33 +81,33 @@ class _HeldOut(Query):
         try:
             if len(self.model) > LARGEST:
                 raise ValueError
-            learnt = self._learnt
-            if learnt is None:
+            fitted = self._fitted_model
+            if fitted is None:
                 return
-            fits = learnt.schema_ == schema and not isinstance(learnt, PersonalLearner)
-            if not fits or not np.isfinite(self._raw(schema.lower)).all():
+            fits = fitted.schema_ == schema and not isinstance(fitted, PersonalLearner)
+            if not fits or not np.isfinite(self._raw_prediction(schema.lower)).all():
                 raise ValueError
         except Exception:
-            why = "a model of this schema that serves all clients"
-            raise QueryError("malformed", why) from None
+            reason = "a model of this schema that serves all clients"
+            raise QueryError("malformed", reason) from None
 
-    def _raw(self, row: np.ndarray) -> np.ndarray:
+    def _raw_prediction(self, row: np.ndarray) -> np.ndarray:
         """The model's own prediction of one encoded record, shape (outputs,)."""
         raise NotImplementedError
 
     def _row(self, row: np.ndarray) -> Any:
-        assert self._learnt is not None
-        return Records(Schema(self._learnt.schema_.features), row[None, :])
+        assert self._fitted_model is not None
+        return Records(Schema(self._fitted_model.schema_.features), row[None, :])
 
-    def _predicted(self, row: np.ndarray, instead: np.ndarray) -> np.ndarray:
+    def _predict_row(self, row: np.ndarray, default: np.ndarray) -> np.ndarray:
         """The prediction of one record, or a constant of the same shape."""
-        if self._learnt is None:
-            return instead
+        if self._fitted_model is None:
+            return default
         try:
-            found = np.asarray(self._raw(row), dtype=float)
+            outputs = np.asarray(self._raw_prediction(row), dtype=float)
         except Exception:
-            return instead
-        return found if found.shape == instead.shape and np.isfinite(found).all() else instead
+            return default
+        return outputs if outputs.shape == default.shape and np.isfinite(outputs).all() else default
 
     def _units(self, values: np.ndarray) -> np.ndarray:
         return np.asarray(np.trunc(values * UNIT.denominator)).astype(np.int64)
@@ -151,22 +151,22 @@ class RegressionErrors(_HeldOut):
         middle, half = middle_and_half(target)
         with one_thread():
             for row, y in zip(view.table.x, view.table.target, strict=True):
-                (predicted,) = self._predicted(row, np.array([middle]))
+                (predicted,) = self._predict_row(row, np.array([middle]))
                 error = abs(np.clip((predicted - y) / half, -1, 1))
                 t = np.clip((y - middle) / half, -1, 1)
                 total += self._units(np.array([1.0, error, error**2, t, t**2]))
-                place = np.clip((predicted - middle) / half, -1, 1) + 1
-                at = min(int(place * BINS / 2), BINS - 1)
-                bins[at] += self._units(np.array([1.0, t]) / BIN_WEIGHT)
+                scaled = np.clip((predicted - middle) / half, -1, 1) + 1
+                index = min(int(scaled * BINS / 2), BINS - 1)
+                bins[index] += self._units(np.array([1.0, t]) / BIN_WEIGHT)
         return {"sums": total, "bins": bins}
 
     def _learned(self, schema: Schema) -> FederatedLearner | None:
         self._check(schema)
-        return self._learnt
+        return self._fitted_model
 
-    def _raw(self, row: np.ndarray) -> np.ndarray:
-        assert self._learnt is not None
-        return np.asarray(self._learnt.predict(self._row(row)), dtype=float)
+    def _raw_prediction(self, row: np.ndarray) -> np.ndarray:
+        assert self._fitted_model is not None
+        return np.asarray(self._fitted_model.predict(self._row(row)), dtype=float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,37 +188,37 @@ class ClassScores(_HeldOut):
         """``sums`` of 1, errors and log losses; ``scores`` by class, truth and bin."""
         self._check(schema)
         count = classes_of(schema)
-        if not isinstance(self._learnt, ClassifierMixin | None):
+        if not isinstance(self._fitted_model, ClassifierMixin | None):
             raise QueryError("malformed", "a classifier")
-        told = 1 if count == 2 else count
-        shape = (told, 2, len(EDGES) + 1)
+        rows = 1 if count == 2 else count
+        shape = (rows, 2, len(EDGES) + 1)
         return {
             "sums": _sums(("figure",), (3,), 3, 3, Bound(2, 2)),
             "scores": _sums(
-                ("class", "truth", "bin"), shape, told, told, Bound(2 * told, 2 * told)
+                ("class", "truth", "bin"), shape, rows, rows, Bound(2 * rows, 2 * rows)
             ),
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up record by record."""
         count = classes_of(view.schema)
-        told = [1] if count == 2 else range(count)
-        sums, scores = np.zeros(3, np.int64), np.zeros((len(told), 2, len(EDGES) + 1), np.int64)
+        codes = [1] if count == 2 else range(count)
+        sums, scores = np.zeros(3, np.int64), np.zeros((len(codes), 2, len(EDGES) + 1), np.int64)
         truth = nearest_class(view.table.target, 0.0, count)
         with one_thread():
-            for row, own in zip(view.table.x, truth, strict=True):
-                chances = self._predicted(row, np.full(count, 1 / count))
-                loss = np.clip(np.log(max(chances[own], LEAST)) / np.log(LEAST), 0, 1)
-                sums += self._units(np.array([1.0, float(chances.argmax() != own), loss]))
-                for place, code in enumerate(told):
-                    at = np.searchsorted(EDGES, chances[code], side="right")
-                    scores[place, int(own == code), at] += UNIT.denominator
+            for row, label in zip(view.table.x, truth, strict=True):
+                probabilities = self._predict_row(row, np.full(count, 1 / count))
+                loss = np.clip(np.log(max(probabilities[label], LEAST)) / np.log(LEAST), 0, 1)
+                sums += self._units(np.array([1.0, float(probabilities.argmax() != label), loss]))
+                for row_index, code in enumerate(codes):
+                    bin_index = np.searchsorted(EDGES, probabilities[code], side="right")
+                    scores[row_index, int(label == code), bin_index] += UNIT.denominator
         return {"sums": sums, "scores": scores}
 
-    def _raw(self, row: np.ndarray) -> np.ndarray:
-        tell: Any = self._learnt
-        chances: np.ndarray = np.asarray(tell.predict_proba(self._row(row)), dtype=float)[0]
-        return chances
+    def _raw_prediction(self, row: np.ndarray) -> np.ndarray:
+        model: Any = self._fitted_model
+        probabilities: np.ndarray = np.asarray(model.predict_proba(self._row(row)), dtype=float)[0]
+        return probabilities
 
 
 def question_about(model: FederatedLearner) -> type[_HeldOut] | None:
@@ -252,6 +252,6 @@ def _sums(
     replace: Bound,
 ) -> Part:
     unit = UNIT.denominator
-    each = ((l1, l2_squared), (replace.l1, replace.l2_squared))
-    bounds = (Bound(l1 * unit, int(squared * unit**2)) for l1, squared in each)
+    norms = ((l1, l2_squared), (replace.l1, replace.l2_squared))
+    bounds = (Bound(l1 * unit, int(squared * unit**2)) for l1, squared in norms)
     return Part(PartType.SUMS, axes, shape, Sensitivity(*bounds), UNIT)

@@ -16,16 +16,16 @@ def sizes(statistics: np.ndarray, criterion: Criterion) -> np.ndarray:
     """How many records each vector of statistics (the last axis) counts."""
     if criterion == "squared_error":
         return statistics[..., 0]
-    return _summed(statistics)
+    return _total(statistics)
 
 
-def _summed(statistics: np.ndarray) -> np.ndarray:
+def _total(statistics: np.ndarray) -> np.ndarray:
     """The sum over a last axis, term by term where it is short: numpy is slow over short axes."""
     if not 1 <= statistics.shape[-1] <= 8:
         return np.asarray(statistics.sum(axis=-1))
     total = statistics[..., 0].copy()
-    for place in range(1, statistics.shape[-1]):
-        total += statistics[..., place]
+    for index in range(1, statistics.shape[-1]):
+        total += statistics[..., index]
     return total
 
 
@@ -40,6 +40,6 @@ def neg_weighted_impurity(
     size = np.maximum(sizes(statistics, criterion), 1)
     if criterion == "entropy":
         fractions = np.where(statistics > 0, statistics, 1) / size[..., None]
-        return np.asarray(_summed(statistics * np.log(fractions)))
-    squares = statistics[..., 1] ** 2 if criterion == "squared_error" else _summed(statistics**2)
+        return np.asarray(_total(statistics * np.log(fractions)))
+    squares = statistics[..., 1] ** 2 if criterion == "squared_error" else _total(statistics**2)
     return np.asarray((squares if noise is None else squares - noise) / size)

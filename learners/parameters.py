@@ -73,8 +73,8 @@ class Reals(Allowed):
         at_most: float | None = None,
         below: float | None = None,
     ) -> None:
-        every = zip(_INSIDE, (at_least, above, at_most, below), strict=True)
-        self._ends = {word: end for word, end in every if end is not None}
+        limits = zip(_INSIDE, (at_least, above, at_most, below), strict=True)
+        self._ends = {word: end for word, end in limits if end is not None}
         text = " and ".join(f"{word} {end:g}" for word, end in self._ends.items())
         if at_least is not None and at_most is not None:
             text = f"from {at_least:g} to {at_most:g}"
@@ -104,9 +104,9 @@ class Exact(Reals):
         """See the base."""
         if isinstance(value, bool):
             return False
-        given = int(value) if isinstance(value, numbers.Integral) else value
+        number = int(value) if isinstance(value, numbers.Integral) else value
         try:
-            return isinstance(given, Number) and self._inside(exact(given, zero=True))
+            return isinstance(number, Number) and self._inside(exact(number, zero=True))
         except InputError:
             return False
 
@@ -131,10 +131,10 @@ class Directions(Allowed):
 
     def holds(self, value: Any) -> bool:
         """See the base."""
-        each = value.values() if isinstance(value, Mapping) else value
-        if isinstance(each, str) or not isinstance(each, Iterable):
+        signs = value.values() if isinstance(value, Mapping) else value
+        if isinstance(signs, str) or not isinstance(signs, Iterable):
             return False
-        return all(isinstance(one, numbers.Integral) and int(one) in (-1, 0, 1) for one in each)
+        return all(isinstance(sign, numbers.Integral) and int(sign) in (-1, 0, 1) for sign in signs)
 
 
 class Boolean(Allowed):
@@ -185,8 +185,8 @@ def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
         )
 
         @wraps(parent)
-        def init(*args: Any, **given: Any) -> None:
-            bound = new.bind(*args, **given)
+        def init(*args: Any, **kwargs: Any) -> None:
+            bound = new.bind(*args, **kwargs)
             bound.apply_defaults()
             parent(*bound.args, **bound.kwargs)
 
@@ -209,8 +209,8 @@ def check_values(
         value = values[name]
         if (value is None and None in allowed) or any(a and a.holds(value) for a in allowed):
             continue
-        words = " or ".join("None" if one is None else one.words for one in allowed)
-        example = _literal(default[name]) or next(one.example for one in allowed if one)
+        words = " or ".join("None" if kind is None else kind.words for kind in allowed)
+        example = _literal(default[name]) or next(kind.example for kind in allowed if kind)
         short = Repr()
         short.maxstring = short.maxother = SHOWN
         shown = " ".join(short.repr(value).split())

@@ -17,7 +17,7 @@ def plain(value: Any) -> Any:
     """Give a value as plain data; InputError if its type cannot be."""
     if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
         dtype = "str" if value.dtype.kind == "U" else value.dtype.name
-        values = [plain(one) for one in _shortest(value.ravel()).tolist()]
+        values = [plain(item) for item in _shortest(value.ravel()).tolist()]
         return {"dtype": dtype, "shape": list(value.shape), "values": values}
     if isinstance(value, np.generic):
         return plain(value.item())
@@ -26,9 +26,9 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     raise InputError(
         f"an object of class {type(value).__name__} is no plain data; write state() and restore(state) for it"
     )
@@ -38,8 +38,8 @@ def _shortest(value: np.ndarray) -> np.ndarray:
     """Of narrower floats the doubles with the fewest digits (0.1 for 0.10000000149011612), where they stand for the same."""
     if value.dtype.kind != "f" or value.dtype == float:
         return value
-    brief = value.astype(str).astype(float)
-    return np.where(brief.astype(value.dtype) == value, brief, value)
+    shortest = value.astype(str).astype(float)
+    return np.where(shortest.astype(value.dtype) == value, shortest, value)
 
 
 def restored(data: Any) -> Any:
@@ -49,14 +49,14 @@ def restored(data: Any) -> Any:
     if isinstance(data, Mapping) and set(data) == NUMBER:
         return float(data["number"])
     if isinstance(data, Mapping):
-        return {key: restored(one) for key, one in data.items()}
-    return [restored(one) for one in data] if isinstance(data, list) else data
+        return {key: restored(item) for key, item in data.items()}
+    return [restored(item) for item in data] if isinstance(data, list) else data
 
 
 def _array(dtype: str, shape: list[int], values: list[Any]) -> np.ndarray:
-    wanted = np.dtype(dtype)
-    if wanted.kind not in KINDS:
+    kind = np.dtype(dtype)
+    if kind.kind not in KINDS:
         raise TypeError(f"no array of {dtype} is plain data")
-    if wanted.kind == "f":
+    if kind.kind == "f":
         values = [float(restored(value)) for value in values]
-    return np.array(values, dtype=wanted).reshape(shape)
+    return np.array(values, dtype=kind).reshape(shape)

@@ -10,7 +10,7 @@ from privfed.learners.base import FederatedLearner
 from privfed.questions import plugins
 from privfed.tables.toml_file import naming
 
-_WANTED = "give a model.json of a study, or what privfed.learners.save wrote"
+_HINT = "give a model.json of a study, or what privfed.learners.save wrote"
 LARGEST = 2**30  #: Largest file that is read, in bytes
 
 
@@ -23,24 +23,24 @@ def written(model: FederatedLearner) -> str:
     """A fitted model as JSON; InputError if it is no plain data."""
     data = model.to_dict()
     try:
-        return _written(data) + "\n"
+        return _to_json(data) + "\n"
     except (TypeError, ValueError) as error:
         name = type(model).__name__
         raise InputError(f"readable() of {name} gives no plain data: {error}") from None
 
 
-def _written(value: Any, indent: str = "\n") -> str:
+def _to_json(value: Any, indent: str = "\n") -> str:
     """JSON by lines; a list without lists or tables in it is one line."""
     inside = indent + "  "
     if isinstance(value, dict) and value:
         names = [key if isinstance(key, str) else json.dumps(key) for key in value]
-        told = zip(names, value.values(), strict=True)
-        lines = [f"{json.dumps(name)}: {_written(one, inside)}" for name, one in told]
+        pairs = zip(names, value.values(), strict=True)
+        lines = [f"{json.dumps(name)}: {_to_json(item, inside)}" for name, item in pairs]
         return f"{{{inside}{(',' + inside).join(lines)}{indent}}}"
     if isinstance(value, list | tuple) and any(
-        isinstance(one, dict | list | tuple) for one in value
+        isinstance(item, dict | list | tuple) for item in value
     ):
-        lines = [_written(one, inside) for one in value]
+        lines = [_to_json(item, inside) for item in value]
         return f"[{inside}{(',' + inside).join(lines)}{indent}]"
     return json.dumps(value, allow_nan=False)
 
@@ -55,12 +55,12 @@ def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> 
         PluginError: the learner that it names is not installed.
     """
     try:
-        with file_errors(f"model file {path}", instead=_WANTED):
+        with file_errors(f"model file {path}", instead=_HINT):
             if Path(path).stat().st_size > LARGEST:
                 raise InputError(f"model file {path}: is larger than {LARGEST} bytes")
             data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        raise InputError(f"model file {path}: is no JSON; {_WANTED}") from None
+        raise InputError(f"model file {path}: is no JSON; {_HINT}") from None
     with naming(f"model file {path}"):
         return from_dict(data) if learner is None else learner.from_dict(data)
 
@@ -68,7 +68,7 @@ def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> 
 def from_dict(data: Mapping[str, Any]) -> FederatedLearner:
     """Make a fitted model of any installed learner from what its ``to_dict`` gave."""
     if not isinstance(data, Mapping) or not isinstance(data.get("learner"), str):
-        raise InputError(f"no model: it names no learner; {_WANTED}")
+        raise InputError(f"no model: it names no learner; {_HINT}")
     return _class(data["learner"]).from_dict(data)
 
 
@@ -84,7 +84,7 @@ def built(data: Mapping[str, Any]) -> FederatedLearner:
 
 
 def _class(name: str) -> type[FederatedLearner]:
-    found = plugins.load("learners", name)
-    if not (isinstance(found, type) and issubclass(found, FederatedLearner)):
+    learner = plugins.load("learners", name)
+    if not (isinstance(learner, type) and issubclass(learner, FederatedLearner)):
         raise InputError(f"the plugin {name!r} is no learner")
-    return found
+    return learner
