@@ -1,6 +1,6 @@
-"""Where the mass of a column lies, by noisy counts of its cells; post-processing of releases.
+"""Posterior of a column's support from noisy counts of its cells; post-processing of releases.
 
-No cell tells by itself, but few runs of neighbouring cells explain all counts.
+A single cell is not informative, but few runs of neighbouring cells explain all counts.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Std of a cell's count about an even share of the mass, in such shares, and which fraction of a run's cells is
-#: empty, as where values are few or one is frequent; with the logs of their probabilities
+#: Std of a cell's count, relative to the mean of a run's cells, and fraction of a run's cells that are empty, as
+#: for few distinct values or a frequent one; with the logs of their prior probabilities
 STRAYS, EMPTY = (grid.reshape(-1, 1) for grid in np.meshgrid([0.3, 1.0, 3.0], [0.0, 0.5, 0.9]))
 PRIOR = np.log(np.where(EMPTY > 0, 1 / 4, 1 / 2))
 _LOG_EMPTY = np.log(np.maximum(EMPTY, 1e-300))
-TAIL = 0.01  #: Fraction of the records outside of a run: what shows beyond it makes it longer
-_LENGTHS = 64  #: Most lengths of runs that are tried: time and memory grow with cells alone
-_EXACT = 1e-9  #: Least variance of a count, in squared records: an enormous budget adds no noise
+TAIL = 0.01  #: Fraction of the records outside of a run; significant counts beyond make it longer
+_LENGTHS = 64  #: Maximum number of lengths of runs: time and memory are linear in the cells
+_EXACT = 1e-9  #: Minimum variance of a count, in squared records; a huge budget adds no noise
 
 
 @dataclass(frozen=True, eq=False)
 class Mass:
-    """Posterior of where the records of each column are."""
+    """Posterior of each column's distribution over cells."""
 
-    counts: np.ndarray  #: posterior means by cell, none negative, shape (columns, cells)
+    counts: np.ndarray  #: posterior means by cell, nonnegative, shape (columns, cells)
     begun: np.ndarray  #: probability that the run has begun by a cell, shape (columns, cells)
     ended: np.ndarray  #: probability that it ends at a cell or later, shape (columns, cells)
 
@@ -32,7 +32,7 @@ class Mass:
     def from_counts(
         cls, counts: np.ndarray, variance: np.ndarray, records: np.ndarray, tail: float = TAIL
     ) -> Mass:
-        """Average over all runs of neighbouring cells, each as likely as it makes the counts.
+        """Average over all runs of neighbouring cells, weighted by prior times likelihood.
 
         With N records in a column, a run of L among M cells, a stray k and a fraction w of empty cells, a count with
         noise of variance v is N(t, t^2 + v) outside, t = N tail / (M - L), and inside N(m, (k m)^2 + v),
@@ -61,7 +61,7 @@ class Mass:
         return cls(expected / total, begun / total, ended / total)
 
     def run(self, column: int, probability: float) -> tuple[int, int]:
-        """The first and last cell beyond which the mass reaches with a probability below ``doubt``."""
+        """Return the first and last cell; the support extends beyond with a probability below ``probability``."""
         first = int(np.searchsorted(self.begun[column], probability))
         last = self.ended.shape[1] - 1 - int(np.searchsorted(self.ended[column, ::-1], probability))
         return (first, last) if first <= last else (last, first)

@@ -1,4 +1,4 @@
-"""Pictures of models, on axes of their own figures: nothing here touches the state of pyplot."""
+"""Plots of models, on given axes or new figures, without the state of pyplot."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from matplotlib.figure import Figure
 from privfed.questions.tree import Tree
 from privfed.tables.schema import Column, shown
 
-BLUE, GREY = "#2f6f9f", "#9aa5b1"  #: Of what a model says, and of lines that only guide the eye
-DEEPEST = 4  #: Levels of a tree that are drawn
-WIDE = 34  #: Characters of a line in a drawn tree
+BLUE, GREY = "#2f6f9f", "#9aa5b1"  #: Colours of the model, and of guide lines
+DEEPEST = 4  #: Maximum levels of a plotted tree
+WIDE = 34  #: Characters of a line in a plotted tree
 PAGE, INDENT = (
     100,
     4,
-)  #: Characters of a line of text on a page, and of spaces before the rest of a longer one
-MOST_BARS = 20  #: Bars of one picture
-MOST_NAMES = 16  #: Curves' names below each other
-POINTS = 400  #: Places at which a shape function is drawn
+)  #: Characters of a line of text on a page, and spaces before continuation lines
+MOST_BARS = 20  #: Maximum bars of one plot
+MOST_NAMES = 16  #: Maximum curves' names in a column of the legend
+POINTS = 400  #: Points at which a shape function is plotted
 
 
 def axes_of(ax: Axes | None, width: float, height: float) -> Axes:
-    """The given axes, or those of a new figure of some size in inches."""
+    """Return the given axes, or those of a new figure of a size in inches."""
     return Figure(figsize=(width, height), layout="constrained").subplots() if ax is None else ax
 
 
@@ -41,9 +41,9 @@ def bars(
     intervals: np.ndarray | None = None,
     level: int = 90,
 ) -> Axes:
-    """Horizontal bars in the order given, the first on top; ``intervals``, of ``level`` per cent, has shape (bars, 2).
+    """Plot horizontal bars in the given order from the top; ``intervals`` (``level`` per cent) has shape (bars, 2).
 
-    Of more than :data:`MOST_BARS` the first are drawn, and the label says of how many, and what lines on bars are.
+    Of more than :data:`MOST_BARS` only the first are plotted; the label has the number of all, and names intervals.
     """
     if intervals is not None:
         label += f", with {level} % intervals"
@@ -69,7 +69,7 @@ def bars(
 
 
 def titled(ax: Axes, text: str) -> Axes:
-    """The axes with a remark above, if there is one, as wide as their own figure."""
+    """Set a title, wrapped to the width of the figure, and return the axes; an empty text sets none."""
     if text:
         figure = ax.get_figure(root=True)
         assert figure is not None
@@ -80,7 +80,7 @@ def titled(ax: Axes, text: str) -> Axes:
 
 
 def places_of(column: Column, cuts: Sequence[float] = ()) -> np.ndarray:
-    """Where to draw a shape function: even over the bounds and on both sides of its cuts, or each category."""
+    """Return a shape function's points: even between bounds plus both sides of its cuts, or the categories."""
     if column.kind == "category":
         return np.arange(len(column.categories), dtype=float)
     low, high = column.bounds
@@ -97,7 +97,7 @@ def shape(
     intervals: np.ndarray | Mapping[str, np.ndarray] | None = None,
     cuts: Sequence[float] = (),
 ) -> Axes:
-    """What a column adds at :func:`places_of`, for each of several names or for one; a band has shape (places, 2)."""
+    """Plot a column's effect at :func:`places_of`, one curve or one per name; intervals have shape (points, 2)."""
     positions = places_of(column, cuts)
     several = isinstance(heights, Mapping)
     ax = axes_of(ax, 8 if several else 6, 3.6)
@@ -106,7 +106,7 @@ def shape(
     curves = heights if isinstance(heights, Mapping) else {"": heights}
     bands = intervals if isinstance(intervals, Mapping) else {"": intervals}
     marks = "os^Dv*P" if column.kind == "category" else ("-", "--", ":", "-.")
-    # categories' marks stand side by side, so that all are seen
+    # categories' marks are side by side, so that all are visible
     offset = 0.6 / len(curves) if column.kind == "category" else 0.0
     shifted = [positions + offset * (k - (len(curves) - 1) / 2) for k in range(len(curves))]
     lines = [
@@ -120,7 +120,7 @@ def shape(
         columns = -(-len(labels) // MOST_NAMES)
         ax.legend(
             lines, labels, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), ncols=columns
-        )  # beside the curves, none of which it may cover
+        )  # outside of the axes, so that it covers no curve
     for name, x, line in zip(curves, shifted, lines, strict=True):
         if (band := bands.get(name)) is None:
             continue
@@ -138,7 +138,7 @@ def shape(
 
 
 def _name_categories(ax: Axes, names: Sequence[str]) -> None:
-    """Ticks at 0, 1, ...: names beside each other where there is room, upright otherwise."""
+    """Set tick labels at 0, 1, ...: horizontal if there is room, else vertical."""
     room = 60 // len(names)
     labels = [_lines(shown(name), max(room, 8), 5) for name in names]
     flat = max(map(len, "\n".join(labels).split("\n"))) <= room
@@ -149,20 +149,20 @@ def _name_categories(ax: Axes, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A node as it is drawn, with the branches below it."""
+    """A node of a plotted tree, with its branches."""
 
-    text: str  #: in its box
-    #: condition, and where it leads
+    text: str  #: text of its box
+    #: condition and child
     branches: list[tuple[str, TreeNode]] = field(default_factory=list)
 
     @property
     def splits(self) -> int:
-        """How many there are from here on."""
+        """Number of splits of the subtree."""
         return bool(self.branches) + sum(below.splits for _, below in self.branches)
 
 
 def drawn(tree: Tree, columns: Sequence[Column], leaf: Callable[[int], str]) -> TreeNode:
-    """A tree of splits with its leaves' texts, as :meth:`.Tree.read`."""
+    """Convert a tree for plotting, with ``leaf`` formatting each leaf; see :meth:`.Tree.read`."""
     root, branches = tree.read(columns)
 
     def build(node: int) -> TreeNode:
@@ -175,7 +175,7 @@ def drawn(tree: Tree, columns: Sequence[Column], leaf: Callable[[int], str]) -> 
 
 
 def tree(ax: Axes | None, root: TreeNode) -> Axes:
-    """A tree from left to right; below :data:`DEEPEST` levels stands how many splits are left out."""
+    """Plot a tree from left to right; below :data:`DEEPEST` levels, the number of omitted splits."""
     boxes: list[tuple[int, float, str]] = []
     lines: list[tuple[int, float, float, str]] = []
     bottom = 0.0
@@ -219,25 +219,25 @@ def tree(ax: Axes | None, root: TreeNode) -> Axes:
 
 
 def literal(text: str) -> str:
-    """A text that matplotlib draws as it is: between two dollar signs it would read mathematics."""
+    """Escape dollar signs, between which matplotlib would parse mathematics."""
     return text.replace("$", r"\$")
 
 
 def wrapped(text: str, width: int) -> str:
-    """A text over lines of so many characters, drawn as it is; a number stays beside its per cent."""
+    """Wrap to lines of ``width`` characters, escaped for matplotlib; a number and its % are not separated."""
     joined = text.replace(" %", "\u00a0%")
     lines = (fill(line, width, break_on_hyphens=False) for line in joined.splitlines())
     return literal("\n".join(lines).replace("\u00a0%", " %"))
 
 
 def _lines(text: str, width: int, max_lines: int) -> str:
-    """A text over at most so many lines of some width, drawn as it is; three dots end what is longer."""
+    """Wrap to at most ``max_lines`` lines, escaped for matplotlib; an ellipsis ends a longer text."""
     lines = wrap(text, width, break_on_hyphens=False, max_lines=max_lines, placeholder=" …")
     return literal("\n".join(lines))
 
 
 def svg_of(ax: Axes, title: str) -> str:
-    """The figure of some axes as an SVG element: no date, no reference, the same bytes each time."""
+    """Return the axes' figure as an SVG element: without dates or references, deterministic."""
     buffer, figure = io.StringIO(), ax.get_figure(root=True)
     assert figure is not None
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
@@ -249,7 +249,7 @@ def svg_of(ax: Axes, title: str) -> str:
 
 
 def html_of(ax: Axes, title: str, text: str) -> str:
-    """A picture with a text below it, for notebooks and pages; long lines are broken, but for rows of tables."""
+    """Return HTML of a plot with a text below, for notebooks and pages; long lines are wrapped, except tables' rows."""
     lines = (
         line if "  " in line.strip() else fill(line, PAGE, subsequent_indent=" " * INDENT)
         for line in text.split("\n")

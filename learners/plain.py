@@ -1,4 +1,4 @@
-"""Fitted state as plain data and back, exact to the bit: what JSON can hold; tuples come back as lists."""
+"""Exact conversion of fitted state to JSON-compatible data and back; tuples become lists."""
 
 import math
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ import numpy as np
 
 from privfed.errors import InputError
 
-ARRAY = {"dtype", "shape", "values"}  #: The keys of an array's table
-NUMBER = {"number"}  #: The key of the table of a number that is not finite
-KINDS = "biufU"  #: Kinds of array that can be saved: truth values, whole numbers, floats, text
+ARRAY = {"dtype", "shape", "values"}  #: Keys of an array's dictionary
+NUMBER = {"number"}  #: Key of the dictionary of a number that is not finite
+KINDS = "biufU"  #: NumPy kinds of arrays that can be saved: booleans, integers, floats, text
 
 
 def plain(value: Any) -> Any:
-    """Give a value as plain data; InputError if its type cannot be."""
+    """Convert a value to JSON-compatible data (InputError: unsupported type)."""
     if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
         dtype = "str" if value.dtype.kind == "U" else value.dtype.name
         values = [plain(item) for item in _shortest(value.ravel()).tolist()]
@@ -35,7 +35,7 @@ def plain(value: Any) -> Any:
 
 
 def _shortest(value: np.ndarray) -> np.ndarray:
-    """Of narrower floats the doubles with the fewest digits (0.1 for 0.10000000149011612), where they stand for the same."""
+    """Return doubles with the fewest digits that round to the same narrower floats (0.1 for 0.10000000149011612)."""
     if value.dtype.kind != "f" or value.dtype == float:
         return value
     shortest = value.astype(str).astype(float)
@@ -43,7 +43,7 @@ def _shortest(value: np.ndarray) -> np.ndarray:
 
 
 def restored(data: Any) -> Any:
-    """Give the value that :func:`plain` wrote; ValueError or TypeError if an array makes no sense."""
+    """Return the value from the output of :func:`plain` (ValueError, TypeError: an invalid array)."""
     if isinstance(data, Mapping) and set(data) == ARRAY:
         return _array(**data)
     if isinstance(data, Mapping) and set(data) == NUMBER:

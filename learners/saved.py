@@ -1,4 +1,4 @@
-"""Models on disk: one JSON file each, made again by the installed learner that it names."""
+"""Saving and loading models: one JSON file each, loaded by the installed learner that it names."""
 
 import json
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from privfed.questions import plugins
 from privfed.tables.toml_file import naming
 
 _HINT = "give a model.json of a study, or what privfed.learners.save wrote"
-LARGEST = 2**30  #: Largest file that is read, in bytes
+LARGEST = 2**30  #: Maximum size of a file to read, bytes
 
 
 def save(model: FederatedLearner, path: str | Path) -> None:
-    """Write a fitted model as JSON; :func:`load` makes it again; InputError if it is no plain data."""
+    """Write a fitted model as JSON, for :func:`load` (InputError: ``to_dict`` is not JSON-compatible)."""
     Path(path).write_text(written(model), encoding="utf-8")
 
 
 def written(model: FederatedLearner) -> str:
-    """A fitted model as JSON; InputError if it is no plain data."""
+    """Return a fitted model as JSON (InputError: ``to_dict`` is not JSON-compatible)."""
     data = model.to_dict()
     try:
         return _to_json(data) + "\n"
@@ -30,7 +30,7 @@ def written(model: FederatedLearner) -> str:
 
 
 def _to_json(value: Any, indent: str = "\n") -> str:
-    """JSON by lines; a list without lists or tables in it is one line."""
+    """Format as indented JSON, with a list of scalars on one line."""
     inside = indent + "  "
     if isinstance(value, dict) and value:
         names = [key if isinstance(key, str) else json.dumps(key) for key in value]
@@ -46,9 +46,9 @@ def _to_json(value: Any, indent: str = "\n") -> str:
 
 
 def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> FederatedLearner:
-    """Read a model that :func:`save` or a study wrote; it predicts the same to the bit.
+    """Load a model that :func:`save` or a study wrote; predictions are exactly the same.
 
-    ``learner`` is its class, where that is not installed as a plugin.
+    ``learner`` is its class, if that is not installed as a plugin.
 
     Raises:
         InputError: no such file, no model in it, or a damaged one.
@@ -66,19 +66,19 @@ def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> 
 
 
 def from_dict(data: Mapping[str, Any]) -> FederatedLearner:
-    """Make a fitted model of any installed learner from what its ``to_dict`` gave."""
+    """Restore a fitted model of any installed learner from the output of its ``to_dict``."""
     if not isinstance(data, Mapping) or not isinstance(data.get("learner"), str):
         raise InputError(f"no model: it names no learner; {_HINT}")
     return _class(data["learner"]).from_dict(data)
 
 
 def settings(learner: FederatedLearner) -> dict[str, Any]:
-    """Which learner with which parameters, as plain data; :func:`built` builds it again."""
+    """Return a learner's name and parameters as JSON-compatible data, for :func:`built`."""
     return {"learner": type(learner).__name__, "parameters": learner.saved_parameters()}
 
 
 def built(data: Mapping[str, Any]) -> FederatedLearner:
-    """Build the unfitted learner that :func:`settings` described."""
+    """Build the unfitted learner from the output of :func:`settings`."""
     learner = _class(data["learner"])
     return learner(**learner.restored_parameters(data["parameters"]))
 
