@@ -210,7 +210,7 @@ class _FedForest(LearnerByWays):
                 return pictures.bars(ax, names, values, model.moves, ends.to_numpy())
             if tree is None:
                 return super().plot(ax=ax)
-            caption = model.told(tree)
+            caption = model.caption(tree)
             return pictures.titled(pictures.tree(ax, model.drawn(tree)), caption)
         if not isinstance(model, PrivateForest):
             return super().plot(feature, ax=ax)

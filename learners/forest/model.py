@@ -42,7 +42,7 @@ class ForestModel(Protocol):
     def describe(self, tree: int | None) -> str:
         """Return one of its trees as text; for None, an overview."""
 
-    def told(self, tree: int) -> str:
+    def caption(self, tree: int) -> str:
         """Describe a tree's number and its leaves' values (InputError: no such tree)."""
 
     def drawn(self, tree: int) -> TreeNode:
@@ -158,10 +158,10 @@ class FittedForest:
 
     def describe(self, tree: int | None) -> str:
         """Return one tree as rounded rules, one per leaf; for None, the first tree."""
-        heading = f"{self.told(tree or 0)}, after the number of the sample's records there:"
+        heading = f"{self.caption(tree or 0)}, after the number of the sample's records there:"
         return "\n".join([heading, *rules.described(*self._read(tree or 0), self.schema)])
 
-    def told(self, tree: int) -> str:
+    def caption(self, tree: int) -> str:
         """See the base."""
         last, target = self.trees.roots - 1, self.schema.target
         assert target is not None

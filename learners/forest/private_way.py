@@ -96,7 +96,7 @@ class PrivateForest:
         if tree is not None:
             part, values = self._tree(tree), self._values[tree]
             text = part.tree.to_text(model.schema, lambda node: _signed(values[node]))
-            return f"{self.told(tree)}:\n{text}"
+            return f"{self.caption(tree)}:\n{text}"
         lines = []
         if model.outcome.kind == "number":
             low, high = model.outcome.lower, model.outcome.upper
@@ -135,7 +135,7 @@ class PrivateForest:
         """Each tree's node values, as in the learner's :attr:`estimators_`."""
         return values_of(self.model)
 
-    def told(self, tree: int) -> str:
+    def caption(self, tree: int) -> str:
         """See the base: all trees' leaves add up."""
         self._tree(tree)
         last_tree = len(self.trees) - 1
