@@ -204,7 +204,7 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
 def _divisor(tree: FuzzyTreeRegressor) -> str:
     """What products of degrees are held against, if rules differ in it."""
     means = tree.mean_activation_.tolist()
-    halves = [0.5 ** len(leaf.path) for leaf in tree.leaves_]  # where nobody explanation
+    halves = [0.5 ** len(leaf.path) for leaf in tree.leaves_]  # where nobody told
     if len(set(means)) == 1:
         return ""
     if means == halves:

@@ -9,7 +9,7 @@ entries are independent with mean zero: as estimates at w, sums of function i at
 h_i = N E[c irls_weight phi_i^2] and H = N E[c irls_weight phi phi'] over synthetic records. The best linear unbiased
 estimate at w (Aitken 1936; kriging) weights each round by its noise and its distance. Differences between rounds
 estimate N E along the steps taken (as in Broyden's method), as far as noise allows, and their variance in excess of
-noise estimates m. Each output has its diagonal weights.
+noise estimates m. Each output has its own weights.
 """
 
 from __future__ import annotations
