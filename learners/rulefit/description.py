@@ -13,7 +13,7 @@ NOTHING = "no term has a coefficient: the prediction is the same for everybody"
 
 
 def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> str:
-    """Format the first terms of a table with a heading on its columns; ``told`` says what coefficients add to."""
+    """Format the first terms of a table with a heading on its columns; ``heading`` says what coefficients add to."""
     lines = [heading]
     if {"low", "high"} <= set(table):
         lines.append(

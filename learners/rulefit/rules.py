@@ -82,7 +82,7 @@ class Rule:
         return tuple(condition.feature for condition in self.conditions)
 
     def holds(self, X: np.ndarray, names: Sequence[str]) -> np.ndarray:
-        """Return which rows satisfy it; ``names`` are the columns of ``x``."""
+        """Return which rows satisfy it; ``names`` are the columns of ``X``."""
         masks = [c.holds(X[:, names.index(c.feature)]) for c in self.conditions]
         return np.asarray(np.logical_and.reduce(masks))
 
