@@ -79,7 +79,7 @@ class ColumnEstimate:
         return np.asarray(np.interp(levels, rising / rising[-1], self.edges))
 
     def mixed_with_uniform(self, fraction: float) -> ColumnEstimate:
-        """Return a mixture with a fraction ``share`` of the uniform distribution over the public bounds."""
+        """Return a mixture with a fraction ``fraction`` of the uniform distribution over the public bounds."""
         fraction = float(np.clip(fraction, 0, 1))
         widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
         return replace(self, counts=(1 - fraction) * self.shares + fraction * widths)

@@ -131,7 +131,7 @@ class Subspace:
 
         Args:
             matrix: functions of the synthetic records, float32, shape (records, functions).
-            most: maximum number of directions.
+            limit: maximum number of directions.
             rng: draws the random subspace.
             kept: indices of functions that are directions themselves, unless more than half would be.
 

@@ -135,7 +135,7 @@ def with_full_bins(
         noisy: fractions, shape (bins,).
         variance: noise variance v of each.
         expected: m by hypothesis and bin, shape (hypotheses, bins).
-        spread: s^2, in the same shape.
+        s2: s^2, in the same shape.
         logs: log-probabilities of the hypotheses given these counts if w is 0, shape (hypotheses,).
     """
     v = variance + EXACT

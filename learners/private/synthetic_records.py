@@ -39,7 +39,7 @@ def shrunk(matrix: np.ndarray, edge: float) -> np.ndarray:
 def draw(
     correlations: np.ndarray, fractions: np.ndarray, records: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw codes of synthetic records, uint8, shape (columns, records); ``shares`` are by column and code."""
+    """Draw codes of synthetic records, uint8, shape (columns, records); ``fractions`` are by column and code."""
     root = np.linalg.cholesky(correlations)
     levels = ndtr(root @ rng.normal(size=(len(root), records)))
     codes = np.empty(levels.shape, np.uint8)
@@ -94,9 +94,9 @@ TILTS = 6  #: Maximum Newton steps of a reweighting
 
 
 def tilted(features: np.ndarray, target: np.ndarray, penalty: np.ndarray) -> np.ndarray:
-    """Return record weights, mean 1, under which mean features, shape (features,), match ``wanted``.
+    """Return record weights, mean 1, under which mean features, shape (features,), match ``target``.
 
-    Maximum entropy, exp(features . theta), with a quadratic penalty for noise in the wanted means; by Newton's steps
+    Maximum entropy, exp(features . theta), with a quadratic penalty for noise in the target means; by Newton's steps
     with backtracking. Weights with too small an effective sample size are evened out.
     """
     theta, records = np.zeros(features.shape[1]), len(features)

@@ -48,7 +48,7 @@ def _block(model: PrivateModel, rng: np.random.Generator) -> np.ndarray:
 
 
 def _within(column: Column, edges: np.ndarray, bins: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Return values at fractions ``at`` of bins; integers unless the column is a number."""
+    """Return values at fractions ``u`` of bins; integers unless the column is a number."""
     if column.kind == "number":
         return np.asarray(edges[bins] + u * np.diff(edges)[bins])
     low, above = np.ceil(edges), np.ceil(edges)
