@@ -251,7 +251,7 @@ def _count_bound(level: OpenNodes, pairs: NodeFeatures | None = None) -> Bound |
 def _statistics(
     level: OpenNodes, axes: tuple[str, ...], shape: tuple[int, ...], bound: Bound | None, kind: str
 ) -> dict[str, Part]:
-    """Return parts for counts (by class) and sums, with ``reach`` as bound on the counts."""
+    """Return parts for counts (by class) and sums, with ``bound`` for the counts."""
     counted = summed = None
     if bound is not None:
         counted = Sensitivity(bound)

@@ -85,7 +85,7 @@ def _nearest(counts: np.ndarray, levels: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _table(max_count: int, levels: int) -> np.ndarray:
-    """Return :func:`_nearest` of all counts up to ``most``, cached for the many small nodes."""
+    """Return :func:`_nearest` of all counts up to ``max_count``, cached for the many small nodes."""
     return _ranks(np.arange(max_count + 1), levels)
 
 
