@@ -107,7 +107,7 @@ class BestFirst:
     # ---------------------------------------------------------------------------
 
     def _amount(self, child: Subtree, required: Fraction) -> Fraction:
-        """Return the epsilon for which all releases about it are together as precise as one at ``least``.
+        """Return the epsilon for which all releases about it are together as precise as one at ``required``.
 
         Their precisions, sinh^2(eps / 2) in units of N / 4, add up. A query costs a small part of
         the budget, and more than the last one about the same template.

@@ -133,7 +133,7 @@ class RuleIndex:
         return answers
 
     def valid(self, min_holders: float) -> dict[Symbols, int]:
-        """Return complete structures with at least ``least`` holders, with their numbers."""
+        """Return complete structures with at least ``min_holders`` holders, with their numbers."""
         counts = {
             self.structure(row): len(np.unique(self.held_by(row)))
             for row in np.flatnonzero(np.diff(self.starts) >= min_holders).tolist()
