@@ -24,7 +24,7 @@ def cart(
     """Return the nodes of a CART tree, root first.
 
     Args:
-        x: shape (records, features).
+        X: shape (records, features).
         y: class codes or numbers.
         classes: number of classes; 0 for numbers.
         depth: of the tree.
@@ -74,7 +74,7 @@ def depth_scores(
     """Return cross-validated macro F1 or R^2 of own trees, shape (folds, depths); no rows below two folds.
 
     Args:
-        x, y, classes: as for :func:`cart`.
+        X, y, classes: as for :func:`cart`.
         parts: record numbers of each fold.
         depths: to try, increasing.
     """
@@ -137,7 +137,7 @@ def vote(scores: np.ndarray, y: np.ndarray, index: int, rule: VoteThresholds) ->
     Args:
         scores: R^2 of each fold and depth, shape (folds, depths).
         y: the target.
-        place: index of the federation's depth.
+        index: of the federation's depth.
     """
     elitism = len(np.unique(y)) > rule.distinct * len(y)
     if not len(scores):

@@ -115,7 +115,7 @@ class TargetDistribution:
         return replace(self, mean=mean, uncertain=gain * noise)
 
     def bins(self, limit: int) -> Bins:
-        """Return at most ``most`` bins of equal mass; the mean is shrunk towards the middle by its noise."""
+        """Return at most ``limit`` bins of equal mass; the mean is shrunk towards the middle by its noise."""
         edges = quantile_edges(self.edges, self.shares, limit)
         if self.whole:
             cuts = self.edges[1:-1]

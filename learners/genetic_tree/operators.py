@@ -10,7 +10,7 @@ from privfed.learners.genetic_tree.structures import trimmed
 def tournaments(
     fitness: np.ndarray, count: int, contestants: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return winners of `count` tournaments among ``pressure`` random strings (s), distinct if possible.
+    """Return winners of `count` tournaments among ``contestants`` random strings (s), distinct if possible.
 
     `fitness` has shape (candidates,); higher is better.
     """

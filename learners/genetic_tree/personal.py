@@ -66,9 +66,9 @@ class PersonalTree:
         return int((self.tree.feature >= 0).sum())
 
     def pruned(self, X: np.ndarray, leaves: int) -> Self:
-        """Merge leaves until there are at most ``leaves``, by the smallest increase of squared error at ``x``.
+        """Merge leaves until there are at most ``leaves``, by the smallest increase of squared error at ``X``.
 
-        A merged node has the mean of its leaves, weighted by their records in ``x``, shape (records, features).
+        A merged node has the mean of its leaves, weighted by their records in ``X``, shape (records, features).
         """
         children, values = np.array(self.tree.children), np.array(self.values)
         feature, sizes = np.array(self.tree.feature), np.full(len(self.tree.feature), 1e-9)
@@ -146,7 +146,7 @@ class PersonalTree:
         """Read the output of :meth:`to_dict` from a shelf, which may be another federation's or damaged.
 
         Args:
-            kept: the stored data.
+            data: the stored data.
             schema: the model's.
             outputs: values per node: the number of classes, or 1.
 

@@ -36,7 +36,7 @@ class Ranked:
 
     @classmethod
     def of(cls, X: np.ndarray, y: np.ndarray, classes: int, middle: float = 0.0) -> Ranked:
-        """Order records x, shape (records, features); a numeric target's centre without records is `middle`."""
+        """Order records X, shape (records, features); a numeric target's centre without records is `middle`."""
         columns = np.ascontiguousarray(X.T, dtype=float)
         order = np.argsort(columns, axis=1, kind="stable")
         places = np.empty(columns.shape, np.min_scalar_type(max(columns.size - 1, 0)))

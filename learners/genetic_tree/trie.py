@@ -232,7 +232,7 @@ class Trie:
     def _add(
         self, fitted: np.ndarray, scored: np.ndarray, open_: np.ndarray, n_test: np.ndarray
     ) -> None:
-        """Append nodes, each left child before its right one; `held`: their numbers of records for scoring."""
+        """Append nodes, each left child before its right one; `n_test`: their numbers of records for scoring."""
         self._fitted.extend(fitted)
         self._scored.extend(scored)
         numbers = open_.cumsum() + (self._kept.size - 1)
