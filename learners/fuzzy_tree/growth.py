@@ -103,7 +103,7 @@ class LevelSums:
 
     @classmethod
     def from_answer(cls, answer: Answer, total_weight: float) -> LevelSums:
-        """Read the clients' sums; withheld ones are estimated, fractions by `whole`, the weight of all records."""
+        """Read the clients' sums; withheld ones are estimated, fractions by `total_weight`, the weight of all records."""
         cells = FuzzySums(*map(answer.total, FuzzySums._fields))
         noise = (answer.deviation("weights"), answer.deviation("linear"))
         if "node_weights" in answer and not noise[0]:

@@ -89,7 +89,7 @@ class Histograms:
         return (low, high) if low <= high else bounds
 
     def fine(self, integer: np.ndarray) -> np.ndarray:
-        """Return which columns' percentile bins are narrow for their distance; `whole` marks integers, target last."""
+        """Return which columns' percentile bins are narrow for their distance; `integer` marks integers, target last."""
         limits = np.append(np.full(len(integer) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
         rows = zip(self.edges, *self.percentiles(), self.counts, limits, integer, strict=True)
         return np.array(

@@ -351,7 +351,7 @@ def _sums(prefix: str, axes: tuple[str, ...], shape: tuple[int, ...], size: int)
 
 
 def _counts(axes: tuple[str, ...], shape: tuple[int, ...], limit: int) -> Part:
-    """Return counts of which one record changes at most ``reach`` by one each."""
+    """Return counts of which one record changes at most ``limit`` by one each."""
     bound = Bound(limit, limit)
     sensitivity = Sensitivity(bound, replace_one=Bound(2 * limit, 2 * limit))
     return Part(PartType.COUNTS, axes, shape, sensitivity)

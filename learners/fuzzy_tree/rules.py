@@ -202,9 +202,9 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
 
 
 def _divisor(tree: FuzzyTreeRegressor) -> str:
-    """What products of degrees are held against, if rules differ in it."""
+    """Describe what products of degrees are divided by, if rules differ in it."""
     means = tree.mean_activation_.tolist()
-    halves = [0.5 ** len(leaf.path) for leaf in tree.leaves_]  # where nobody told
+    halves = [0.5 ** len(leaf.path) for leaf in tree.leaves_]  # if withheld
     if len(set(means)) == 1:
         return ""
     if means == halves:

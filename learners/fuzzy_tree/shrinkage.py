@@ -64,7 +64,7 @@ class SecondMoments:
         """Build from released sums z z', shape (width, width), with independent noise in every cell.
 
         Args:
-            told: the sums.
+            sums: the sums.
             noise: its std, by cell.
             count: the number of records, as known before.
             lead: the constant coordinate; its square counts the records, too.
