@@ -36,19 +36,19 @@ class Count:
     """A number of records, and the std of its error."""
 
     records: float
-    deviation: float
+    std: float
 
     def joined(self, other: Count) -> Count:
         """Combine both by precision; at least a number explained by noise."""
-        gain = self.deviation**2 / (self.deviation**2 + other.deviation**2 + 1e-300)
+        gain = self.std**2 / (self.std**2 + other.std**2 + 1e-300)
         records = self.records + gain * (other.records - self.records)
-        std = math.sqrt(1 - gain) * self.deviation
+        std = math.sqrt(1 - gain) * self.std
         minimum = max(SETTINGS.min_records_std * std, SETTINGS.min_records)
         return Count(max(records, minimum), std)
 
     def roughly(self) -> Count:
         """Return the same, for records with unequal weights."""
-        return Count(self.records, math.hypot(self.deviation, SETTINGS.weight_error * self.records))
+        return Count(self.records, math.hypot(self.std, SETTINGS.weight_error * self.records))
 
 
 @dataclass(frozen=True, eq=False)

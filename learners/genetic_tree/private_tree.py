@@ -154,7 +154,7 @@ class PrivateTree:
             self._counts.append((counts, variance))
             mass = mass.updated(counts, variance, self._records.joined(_UNKNOWN).records)
         records = self._records
-        if records.records < NUMBERS.min_records_std * records.deviation:
+        if records.records < NUMBERS.min_records_std * records.std:
             mass = replace(TargetDistribution.blank(schema.target, cells), uncertain=0.0)
         return mass.bins(self.plan.targets)
 

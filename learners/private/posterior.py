@@ -234,14 +234,14 @@ class WeightPosterior:
     leading: Subspace  #: directions and synthetic records
     shares: np.ndarray  #: weights of the synthetic records, mean 1, times c of :class:`.Basis`
     outcome: Outcome  #: the link
-    start: np.ndarray  #: score if all functions are zero, shape (outputs,)
+    intercept: np.ndarray  #: score if all functions are zero, shape (outputs,)
     means: np.ndarray  #: predictions at that score, shape (outputs,)
     records: float  #: N
     prior: Prior  #: of the weights
 
     def predictions(self, weights: np.ndarray) -> np.ndarray:
         """Return predictions for the synthetic records, shape (records, outputs)."""
-        return self.outcome.predictions(self.start + self.leading.features @ weights)
+        return self.outcome.predictions(self.intercept + self.leading.features @ weights)
 
     def at(self, weights: np.ndarray) -> Linearization:
         """Linearise at some weights."""
@@ -281,21 +281,21 @@ class WeightPosterior:
         rounds. For several classes each has K / (K - 1) of the softmax's diagonal, exact along weights that sum to zero
         at equal probabilities; elsewhere steps are halved until the posterior's misfit decreases.
         """
-        start = current = local
+        origin = current = local
         for remaining in range(steps, 0, -1):
-            target = self._full_step(sums, start, current, sampling)
+            target = self._full_step(sums, origin, current, sampling)
             if self.outcome.kind == "number":
                 return target
-            weights = self._backtrack(sums, start, current, target, sampling)
+            weights = self._backtrack(sums, origin, current, target, sampling)
             if remaining > 1:
                 current = self.at(weights)
         return weights
 
     def _full_step(
-        self, sums: ProjectedMoments, start: Linearization, current: Linearization, sampling: float
+        self, sums: ProjectedMoments, origin: Linearization, current: Linearization, sampling: float
     ) -> np.ndarray:
         residual, target = (
-            sums.at(current.weights - start.weights) - current.moments,
+            sums.at(current.weights - origin.weights) - current.moments,
             np.empty_like(current.moments),
         )
         covariance = self.prior.covariance
@@ -311,7 +311,7 @@ class WeightPosterior:
     def _backtrack(
         self,
         sums: ProjectedMoments,
-        start: Linearization,
+        origin: Linearization,
         current: Linearization,
         target: np.ndarray,
         sampling: float,
@@ -321,7 +321,7 @@ class WeightPosterior:
         roots = [factor(sampling * h + sums.noise + floor) for h in current.curvatures]
 
         def misfit(candidate: np.ndarray, moments: np.ndarray) -> float:
-            residual = sums.at(candidate - start.weights) - moments
+            residual = sums.at(candidate - origin.weights) - moments
             total = self.prior.against(candidate)
             for output, root in enumerate(roots):
                 h = solve_triangular(root, residual[:, output], lower=True, check_finite=False)

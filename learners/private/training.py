@@ -75,7 +75,7 @@ class _Training:
             leading,
             sample_weight * basis.cells(codes).shortening,
             self.outcome,
-            self.start,
+            self.intercept,
             self.means,
             self.marginals.records,
             self._prior(basis, leading, scale_factors),
@@ -107,7 +107,7 @@ class _Training:
             self.outcome,
             basis,
             weights,
-            self.start,
+            self.intercept,
             means=means,
             deviations=stds,
             shares=self.marginals.sharpened().shares(),
@@ -155,7 +155,7 @@ class _Training:
             self.means = rates.means[1:] if self.outcome.classes == 1 else rates.means
             self.free = float(np.clip(rates.spread, SETTINGS.min_level_std, SETTINGS.max_level_std))
             self.variance = float((self.means * (1 - self.means)).mean())
-        self.start = self.outcome.start(self.means)
+        self.intercept = self.outcome.start(self.means)
 
     def _main_effects(self) -> np.ndarray:
         """Return each column's weight, summing to one, from a first round of main effects."""
@@ -407,17 +407,17 @@ class _Training:
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, sample_weight: np.ndarray
     ) -> float:
         """Calibrate classes: shift the intercept, and return the factor of the weights."""
-        scaling = PlattScaling.from_scores(self.outcome, self.start, added, sample_weight)
+        scaling = PlattScaling.from_scores(self.outcome, self.intercept, added, sample_weight)
         if scaling is None:
             return 1.0
-        predictions = self.outcome.predictions(self.start + added)
+        predictions = self.outcome.predictions(self.intercept + added)
         # synthetic records do not model the clipped tails
         window = replace(
             self._window(predictions, 1.0),
             low=predictions.min(axis=0),
             high=predictions.max(axis=0),
         )
-        query = CalibrationSums(basis, self.outcome, window, weights, self.start, scaling.cuts)
+        query = CalibrationSums(basis, self.outcome, window, weights, self.intercept, scaling.cuts)
         try:
             answer = self.federation.ask(query).only
         except NobodyAnswered:
@@ -428,13 +428,13 @@ class _Training:
             answer.deviation("sums") / present,
             self.marginals.records,
         )
-        self.start = self.start + shift
+        self.intercept = self.intercept + shift
         return factor
 
     def _ask(
         self, basis: Basis, weights: np.ndarray, window: ResidualBounds, spend: Fraction | None
     ) -> NoisyMoments | None:
-        query = Gradient(basis, self.outcome, window, weights, self.start)
+        query = Gradient(basis, self.outcome, window, weights, self.intercept)
         try:
             answer = self.federation.ask(query, spend=spend).only
         except NobodyAnswered:

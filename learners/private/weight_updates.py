@@ -41,7 +41,7 @@ class WeightUpdates:
         cls, posterior: WeightPosterior, rounds: GradientRounds, mean_square: float, unit: float
     ) -> WeightUpdates:
         """Return the state before the first step, at zero weights; there may be rounds already."""
-        zeros = np.zeros((posterior.leading.axes.shape[1], len(posterior.start)))
+        zeros = np.zeros((posterior.leading.axes.shape[1], len(posterior.intercept)))
         return cls(posterior, rounds, zeros, mean_square, unit, posterior.at(zeros))
 
     def further(self, sums: NoisyMoments, sampling: float) -> WeightUpdates:

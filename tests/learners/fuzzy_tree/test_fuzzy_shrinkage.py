@@ -159,7 +159,7 @@ def test_a_leaf_s_design_is_that_of_records_weighted_by_its_sets() -> None:
 def test_counts_are_joined_by_their_precision() -> None:
     """The mean's deviation is less than either's; what noise could feign counts as more."""
     joined = Count(100, 3).joined(Count(110, 4))
-    assert (joined.records, joined.deviation) == pytest.approx((103.6, 2.4))
+    assert (joined.records, joined.std) == pytest.approx((103.6, 2.4))
     assert Count(5, 30.0).joined(Count(0.0, math.inf)).records == 60
 
 
