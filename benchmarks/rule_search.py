@@ -102,10 +102,10 @@ def sampled(people: int, epsilon: float, levels: int = 5, slots: int = 128) -> s
     """What one sampled rule an individual resolves: unary encoding, two bits of sensitivity."""
     size = people // levels
     lie = 1 / (1 + math.exp(epsilon / 2))
-    deviation = slots * math.sqrt(size * lie * (1 - lie)) / (1 - 2 * lie) / size
+    std = slots * math.sqrt(size * lie * (1 - lie)) / (1 - 2 * lie) / size
     draw = slots * math.sqrt(1 / slots / size)
     return (
-        f"{levels} levels of {size} people; a template must match {1.645 * deviation:.2f} rules a "
+        f"{levels} levels of {size} people; a template must match {1.645 * std:.2f} rules a "
         f"person to stand out of the noise, and one of 1 rule a person is known to {draw:.2f}."
     )
 
@@ -129,7 +129,7 @@ class _Planted(Truths):
 def ignored(profile: str, theta: float, predicted: float, trials: int) -> float:
     small = generate(replace(PROFILES["icu"], rules=9000, distinct=900), 1)
     truths = _Planted(replace(small, people=PROFILES[profile].people))
-    root = Subtree((), None, 1, estimate=float(truths.book.people), deviation=0.0)
+    root = Subtree((), None, 1, estimate=float(truths.book.people), std=0.0)
     number = 0
     for trial in range(trials):
         budget = Fraction(10**6)

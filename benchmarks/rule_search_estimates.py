@@ -43,10 +43,8 @@ def intervals(people: int, holders: int, epsilon: float, level: float = 0.95) ->
     rng, flip = np.random.default_rng(2), 1 / (1 + np.exp(epsilon))
     yes = rng.binomial(holders, 1 - flip, 4000) + rng.binomial(people - holders, flip, 4000)
     drawn, times = np.unique(yes, return_counts=True)
-    deviation = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
-    counts = SupportEstimate(
-        (drawn - people * flip) / (1 - 2 * flip), deviation, people, float(flip)
-    )
+    std = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
+    counts = SupportEstimate((drawn - people * flip) / (1 - 2 * flip), std, people, float(flip))
     held = [
         float(times[(low <= holders) & (holders <= high)].sum() / 4000)
         for low, high in (counts.exact_interval(level), counts.interval(level))

@@ -1,4 +1,4 @@
-"""What every federated learner has: scikit-learn's conventions, and policies of its own."""
+"""Base classes of federated learners: scikit-learn's conventions, and each learner's policies."""
 
 from __future__ import annotations
 
@@ -34,38 +34,38 @@ from privfed.tables.schema import Column, Schema
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMAT = "privfed model 1"  #: What a saved model calls its own form
-NARROW = 0.2  #: Fraction of the target's bounds below which limits of predictions are remarked on
+FORMAT = "privfed model 1"  #: Format name of saved models
+NARROW = 0.2  #: Fraction of the target's bounds below which prediction limits cause a warning
 
 
 @dataclass(frozen=True)
 class Planned:
     """One line of a learner's longest public schedule."""
 
-    query: Query  #: of the kind that will be asked, as costly as any of them
-    times: int  #: the most often it will be asked
-    spend: Fraction | None = None  #: the learner's proposal for each; None: the policy's
-    together: bool = False  #: whether ``spend`` is for all together, and ``times`` 1
+    query: Query  #: a query of the kind, with the largest cost
+    times: int  #: maximum number of such queries
+    spend: Fraction | None = None  #: the learner's proposal for each query; None: the policy's
+    together: bool = False  #: whether ``spend`` is the total of all queries; then ``times`` is 1
 
 
-def check_round(wanted: int | None, clients: int, name: str = "clients_per_round") -> None:
-    """Raise InputError unless the number of clients of a round is one of a federation's; None is all."""
-    if wanted is not None and not 1 <= wanted <= clients:
-        raise InputError(f"{name} must lie between 1 and {clients}, not {wanted!r}")
+def check_round(per_round: int | None, clients: int, name: str = "clients_per_round") -> None:
+    """Check that a round's number of clients is from 1 to ``clients``, or None for all (else InputError)."""
+    if per_round is not None and not 1 <= per_round <= clients:
+        raise InputError(f"{name} must lie between 1 and {clients}, not {per_round!r}")
 
 
 class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
-    """A learner that asks a federation and never sees a record.
+    """A learner that queries a federation and never reads a record.
 
-    Parameters are stored by ``__init__`` as they are and checked by ``fit``; fitted state ends in an
-    underscore. ``schema_`` is the federation's, and so are ``clients_``, the names of its clients.
+    ``__init__`` stores the parameters unchanged, and ``fit`` checks them; names of fitted attributes end in
+    an underscore. ``schema_`` is the federation's schema, ``clients_`` the names of its clients.
     """
 
-    queries: ClassVar[tuple[type[Query], ...]] = ()  #: The kinds of query it asks
-    baseline: ClassVar[bool] = False  #: Whether it is a yardstick, left out by "published"
-    personal: ClassVar[bool] = False  #: As a :class:`PersonalLearner` is
+    queries: ClassVar[tuple[type[Query], ...]] = ()  #: Kinds of queries that it sends
+    baseline: ClassVar[bool] = False  #: Whether it is a baseline; "published" excludes these
+    personal: ClassVar[bool] = False  #: Whether it is a :class:`PersonalLearner`
     _parameter_constraints: ClassVar[Constraints] = {}  #: See :mod:`privfed.learners.parameters`
-    #: What its paper prints where the defaults differ; None without a paper
+    #: The paper's parameters that differ from the defaults; None without a paper
     paper_settings: ClassVar[Mapping[str, Any] | None] = None
 
     schema_: Schema  #: The federation's public data dictionary, set by ``fit``
@@ -73,7 +73,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
-        """The settings that its paper prints, with any of them changed; InputError without a paper."""
+        """Return a learner with the paper's parameters, some replaced by ``changes`` (InputError: no paper)."""
         if cls.paper_settings is None:
             raise InputError(f"{cls.__name__} has no paper's settings; write {cls.__name__}()")
         return cls(**{**cls.paper_settings, **changes})
@@ -85,80 +85,80 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def fit(self, federation: Disclosure) -> Self:
-        """Learn from releases alone; the first thing it does is ``self._start(federation)``.
+        """Learn from releases only; implementations first call ``self._start(federation)``.
 
         Raises:
-            InputError: no federation but a table, say; a parameter or a target that makes no sense.
-            NobodyAnswered: nothing at all was released; every learner is held to that here, for a
-                model of nothing is a model of what its author guessed.
+            InputError: ``federation`` is no federation, or a parameter or the target is invalid.
+            NobodyAnswered: nothing was released. The base class enforces this for every learner, as a
+                model without releases only has its author's assumptions.
         """
 
     @abstractmethod
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: str | None = None) -> np.ndarray:
-        """Predict the target of each row, a column for each feature; ``client`` says by whose model."""
+        """Predict the target of rows with one column per feature, by the model of ``client`` if given."""
 
     @abstractmethod
     def published(self) -> Policy:
-        """The policy that releases what the paper releases."""
+        """Return the policy that releases what the paper releases."""
 
     @abstractmethod
     def private(
         self, epsilon: Number, delta: Number = "1e-5", *, schema: Schema | None = None
     ) -> Policy:
-        """A policy of this epsilon (nats) and delta from end to end, planned over kinds and rounds.
+        """Return a policy with total epsilon (nats) and delta, allocated to kinds of queries and rounds.
 
         Raises:
-            PolicyError: there is no private way, or its division of the budget needs the schema.
+            PolicyError: there is no private mode, or its budget allocation requires the schema.
         """
 
     def check(self, schema: Schema) -> None:
-        """Raise InputError for a parameter out of its range, or a target that it cannot learn."""
+        """Check parameters, and that the learner supports the schema's target (else InputError)."""
         self.check_parameters()
 
     def check_parameters(self) -> None:
-        """Hold every parameter to its constraints; see :func:`.check_values`."""
+        """Check every parameter against its constraints; see :func:`.check_values`."""
         parameters = signature(type(self).__init__).parameters.values()
         check_values(
             type(self).__name__,
             self.get_params(deep=False),
             self._parameter_constraints,
-            {one.name: one.default for one in parameters},
+            {parameter.name: parameter.default for parameter in parameters},
         )
 
     @abstractmethod
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """The longest public schedule under a policy, which prices a study before data are read."""
+        """Return the longest public schedule under a policy, which prices a study before data are read."""
 
     @property
     def n_features_in_(self) -> int:
-        """How many features the model reads."""
+        """Number of features."""
         return len(self.schema_.features)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Their names, in the order of an array's columns."""
+        """Names of the features, in the order of an array's columns."""
         return np.array(self.schema_.names, dtype=object)
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw the fitted model, or what one feature adds to it; on new axes unless some are given.
+        """Plot the fitted model, or one feature's effect, on ``ax`` or on new axes.
 
         Raises:
-            InputError: this model has no such picture.
+            InputError: the model has no such plot.
         """
         if feature is not None or not hasattr(self, "feature_importances_"):
-            of = "" if feature is None else f" of {feature!r} alone"
-            see = ["plot()"] * (feature is not None) + ["describe()"] * hasattr(self, "describe")
-            where = f"; see {' and '.join(see)}" if see else ""
-            raise InputError(f"{type(self).__name__} has no picture{of}{where}")
+            subject = "" if feature is None else f" of {feature!r} alone"
+            calls = ["plot()"] * (feature is not None) + ["describe()"] * hasattr(self, "describe")
+            hint = f"; see {' and '.join(calls)}" if calls else ""
+            raise InputError(f"{type(self).__name__} has no picture{subject}{hint}")
         from privfed.learners.pictures import bars
 
-        shares = np.asarray(self.feature_importances_)
-        order = np.argsort(-shares, kind="stable")
+        importances = np.asarray(self.feature_importances_)
+        order = np.argsort(-importances, kind="stable")
         names = [self.schema_.names[k] for k in order]
-        return bars(ax, names, shares[order], "importance of the feature")
+        return bars(ax, names, importances[order], "importance of the feature")
 
     def to_html(self) -> str:
-        """The fitted model's picture and text, as notebooks and reports show it; InputError as of :meth:`plot`."""
+        """Return plot and text of the fitted model as HTML, for notebooks and reports; errors as :meth:`plot`."""
         from privfed.learners.pictures import html_of
 
         return html_of(self.plot(), type(self).__name__, getattr(self, "describe", self.__repr__)())
@@ -170,7 +170,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return str(super()._html_repr())
 
     def to_dict(self) -> dict[str, Any]:
-        """The fitted model as plain data: :meth:`readable`, and from what :meth:`from_dict` makes it again."""
+        """Return the fitted model as JSON-compatible data: :meth:`readable`, and what :meth:`from_dict` needs."""
         return {
             "format": FORMAT,
             "learner": type(self).__name__,
@@ -183,7 +183,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a fitted model from what :meth:`to_dict` gave, the same to the bit; InputError if damaged."""
+        """Restore a fitted model exactly from the output of :meth:`to_dict` (InputError: it is damaged)."""
         name = cls.__name__
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InputError(f"no model in the form {FORMAT!r}; save it anew by this version")
@@ -209,14 +209,14 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return model
 
     def readable(self) -> dict[str, Any]:
-        """What people and other programs read of the fitted model, as plain data."""
+        """Return the fitted model for people and other programs, as JSON-compatible data."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """What the fitted model needs to predict, as plain data: here all that ``fit`` has set.
+        """Return the state that predictions need, as JSON-compatible data: here all fitted attributes.
 
         Raises:
-            InputError: a value is no plain data; then a learner overrides ``state`` and ``restore``.
+            InputError: a value has no JSON form; then a learner must override ``state`` and ``restore``.
         """
         known = {"schema_", "clients_"}
         return {
@@ -226,20 +226,20 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Set the fitted state from what :meth:`state` gave; ``schema_`` is there already."""
+        """Set the fitted attributes from the output of :meth:`state`; ``schema_`` is already set."""
         for name, value in state.items():
             if not name.endswith("_") or name.startswith("_"):
                 raise ValueError("fitted state ends in an underscore")
             setattr(self, name, restored(value))
 
     def saved_parameters(self) -> dict[str, Any]:
-        """The parameters as plain data; exact numbers become text."""
-        given = self.get_params(deep=False).items()
-        return {n: plain(str(v) if isinstance(v, Fraction) else v) for n, v in given}
+        """Return the parameters as JSON-compatible data; exact numbers become text."""
+        parameters = self.get_params(deep=False).items()
+        return {n: plain(str(v) if isinstance(v, Fraction) else v) for n, v in parameters}
 
     @classmethod
     def restored_parameters(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters from plain data; a list becomes a tuple where the default is one."""
+        """Return the parameters from :meth:`saved_parameters`; a list becomes a tuple if the default is one."""
         default = {n: p.default for n, p in signature(cls.__init__).parameters.items()}
         return {
             name: tuple(value) if isinstance(default.get(name), tuple) else restored(value)
@@ -254,21 +254,21 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 raise NotFittedError(
                     f"{type(self).__name__} is not fitted; call fit(federation) first"
                 )
-            return object.__getattribute__(self, name)  # which says why not, as a property does
+            return object.__getattribute__(self, name)  # its error gives the reason
 
     def _set(self, arguments: Mapping[str, Any]) -> None:
-        """Keep a constructor's arguments, its ``locals()``, unchanged."""
+        """Store a constructor's arguments, its ``locals()``, unchanged."""
         for name, value in arguments.items():
             if name not in ("self", "__class__"):
                 setattr(self, name, value)
 
     def _start(self, federation: Disclosure) -> None:
-        """Check parameters and schema, then set what every model has."""
+        """Check parameters and schema, and set ``schema_`` and ``clients_``."""
         self.check(federation.schema)
         self.schema_, self.clients_ = federation.schema, tuple(federation.clients)
 
     def _divided_by(self, schema: Schema | None) -> Schema:
-        """The schema by which a private budget is divided; PolicyError if there is none."""
+        """Return the schema for allocating a private budget (PolicyError: it is None)."""
         if schema is None:
             raise PolicyError(
                 f"{type(self).__name__} divides its budget by the schema; write "
@@ -282,7 +282,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return float(measure(self.predict(X, client=client)))
 
     def _clients_of_rows(self, client: str | Sequence[str], rows: int) -> np.ndarray:
-        """Each row's client, by one name for all or one for each, shape (rows,); InputError for strangers."""
+        """Return each row's client, from one name or one per row, shape (rows,) (InputError: unknown client)."""
         names = np.full(rows, client) if isinstance(client, str) else np.asarray(client).astype(str)
         if names.shape != (rows,):
             raise InputError(f"client must be one name, or one for each of the {rows} rows")
@@ -291,31 +291,31 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return names
 
     def _check_client(self, client: str | None) -> None:
-        """Hold a client's name to those that were asked; none is nobody's."""
+        """Check that a client took part in training; None is accepted (else InputError)."""
         if client is not None and client not in self.clients_:
             raise InputError(
                 f"no client {client!r} took part; those that did are {', '.join(self.clients_)}"
             )
 
     def _feature(self, name: str) -> tuple[Column, int]:
-        """A feature and its number; SchemaError if there is none of that name."""
+        """Return a feature and its index (SchemaError: no such feature)."""
         column = Schema(self.schema_.features).column(name)
         return column, self.schema_.names.index(name)
 
     def _encode(
         self, X: pd.DataFrame | np.ndarray | Records, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
-        """Inputs, encoded and clipped to the schema, shape (rows, features); records are so already."""
+        """Return rows encoded and clipped to the schema, shape (rows, features); Records already are."""
         if isinstance(X, pd.DataFrame):
             X = Records.from_frame(X, Schema(self.schema_.features))
-        x = X.x if isinstance(X, Records) else Records.from_array(X, self.schema_).x
+        encoded = X.x if isinstance(X, Records) else Records.from_array(X, self.schema_).x
         if client is not None:
-            self._clients_of_rows(client, len(x))
-        return x
+            self._clients_of_rows(client, len(encoded))
+        return encoded
 
 
 def check_numeric_target(schema: Schema, *, learner: str) -> None:
-    """Raise InputError unless the schema has a numeric target."""
+    """Check that the schema has a numeric target (else InputError)."""
     if schema.target is None:
         raise InputError(f"{learner} needs a schema with a numeric target; name one")
     if not schema.target.numeric:
@@ -335,26 +335,26 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
     """A learner that predicts a number."""
 
     def check(self, schema: Schema) -> None:
-        """Hold the parameters to their ranges and the target to numbers."""
+        """Check the parameters, and that the target is numeric (else InputError)."""
         super().check(schema)
         check_numeric_target(schema, learner=type(self).__name__)
 
     @property
     def prediction_limits_(self) -> tuple[float, float]:
-        """Between which numbers predictions lie: the target's public bounds, or what was released of it."""
+        """Limits of predictions: the target's public bounds, or released ones."""
         assert self.schema_.target is not None
         return self.schema_.target.bounds
 
     def _note_limits(self) -> None:
-        """Warn where the limits leave out most of the public bounds: what lies there cannot be predicted."""
+        """Warn if the limits exclude most of the range between the public bounds, which is never predicted."""
         if self.schema_.target is None:
             return
-        (low, high), (least, most) = self.prediction_limits_, self.schema_.target.bounds
-        if high - low < NARROW * (most - least):
+        (low, high), (lower, upper) = self.prediction_limits_, self.schema_.target.bounds
+        if high - low < NARROW * (upper - lower):
             text = (
                 f"predictions lie between {ends_text(low, high)}, where nearly all targets were found: "
-                f"{100 * (high - low) / (most - least):.1f} % of the public bounds. If targets beyond are real, they may cause most "
-                f"of the squared error: score records within and beyond the limits separately{', or learn the logarithm' * (least > 0)}"
+                f"{100 * (high - low) / (upper - lower):.1f} % of the public bounds. If targets beyond are real, they may cause most "
+                f"of the squared error: score records within and beyond the limits separately{', or learn the logarithm' * (lower > 0)}"
             )
             warnings.warn(text, Note, stacklevel=4)
 
@@ -366,38 +366,38 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         *,
         client: str | Sequence[str] | None = None,
     ) -> float:
-        """R squared, by the truth, and so no release; of personal models without ``client``, the mean."""
+        """Return R^2 by the true targets, which is no release; for personal models without ``client`` the mean."""
         from sklearn.metrics import r2_score
 
-        return self._score(lambda found: r2_score(y, found, sample_weight=sample_weight), X, client)
+        return self._score(lambda y_hat: r2_score(y, y_hat, sample_weight=sample_weight), X, client)
 
 
 class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[misc]
     """A learner that predicts a class: one of the target's categories, or 0 and 1."""
 
-    binary: ClassVar[bool] = False  #: Whether it tells two classes apart and no more
+    binary: ClassVar[bool] = False  #: Whether it supports two classes only
 
     def check(self, schema: Schema) -> None:
-        """Hold the parameters to their ranges and the target to classes."""
+        """Check the parameters, and that the target has classes (else InputError)."""
         super().check(schema)
         target = schema.target
         if target is None or (target.numeric and target.bounds != (0.0, 1.0)):
-            wanted = "a category, or a number from 0 to 1"
+            required = "a category, or a number from 0 to 1"
         elif self.binary and target.bounds != (0.0, 1.0):
-            wanted = "a category with two categories, or a number from 0 to 1"
+            required = "a category with two categories, or a number from 0 to 1"
         else:
             return
-        values, write = "two values" if self.binary else "classes", ""
+        values, hint = "two values" if self.binary else "classes", ""
         if target is not None and target.numeric:
             low, high = target.bounds
-            few = target.kind == "integer" and high - low < 10
-            each = (
+            listable = target.kind == "integer" and high - low < 10
+            examples = (
                 [str(number) for number in range(int(low), int(high) + 1)]
-                if few
+                if listable
                 else ["...", "..."]
             )
-            write = f'; for {target.name!r} write kind = "category" and categories = {json.dumps(each)} in the schema'
-        raise InputError(f"{type(self).__name__} needs a target with {values}: {wanted}{write}")
+            hint = f'; for {target.name!r} write kind = "category" and categories = {json.dumps(examples)} in the schema'
+        raise InputError(f"{type(self).__name__} needs a target with {values}: {required}{hint}")
 
     @property
     def classes_(self) -> np.ndarray:
@@ -410,10 +410,10 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
     def predict_proba(
         self, X: pd.DataFrame | np.ndarray, *, client: str | None = None
     ) -> np.ndarray:
-        """Probabilities of the classes, shape (rows, classes)."""
+        """Return class probabilities, shape (rows, classes)."""
 
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: Any = None) -> np.ndarray:
-        """The likeliest class of each row, the first of several."""
+        """Return the most probable class of each row; ties: the first."""
         return np.asarray(self.classes_[self.predict_proba(X, client=client).argmax(axis=1)])
 
     def score(
@@ -424,31 +424,31 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         *,
         client: str | Sequence[str] | None = None,
     ) -> float:
-        """Accuracy, by the truth, and so no release; of personal models without ``client``, the mean."""
+        """Return accuracy by the true classes, which is no release; for personal models without ``client`` the mean."""
         from sklearn.metrics import accuracy_score
 
         def accuracy(predicted: np.ndarray) -> float:
-            true, found = ([label(v) for v in np.asarray(each).ravel()] for each in (y, predicted))
-            return float(accuracy_score(true, found, sample_weight=sample_weight))
+            y_true, y_pred = ([label(v) for v in np.asarray(ys).ravel()] for ys in (y, predicted))
+            return float(accuracy_score(y_true, y_pred, sample_weight=sample_weight))
 
         return self._score(accuracy, X, client)
 
 
 class PersonalLearner(FederatedLearner):
-    """A learner that leaves a model of its own with each client.
+    """A learner with a local model at each client.
 
-    Each client keeps its model on its shelf; whoever fits the learner holds the public part alone. A client
-    takes the public part home, and ``predict(X, client=...)`` uses both. ``fit`` forgets what was taken home;
-    ``to_dict``, copies and pickles leave it out. In a simulation, whose federation holds the shelves in this
-    very process, ``fit`` finds the clients' models there, and nothing need be taken home. ``client`` may name
-    one client for each row.
+    Each client stores its model on its local shelf; the fitted learner has the public part only. A client
+    joins both by :meth:`take_home`, and ``predict(X, client=...)`` uses both. ``fit`` drops joined models, and
+    ``to_dict``, copies and pickles exclude them. In a simulation, whose federation has the shelves in this
+    process, ``fit`` finds the clients' models there without :meth:`take_home`. ``client`` may be one name for
+    each row.
     """
 
     personal: ClassVar[bool] = True
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        for name in ("predict", "predict_proba"):  # its own, or one that knows one client alone
+        for name in ("predict", "predict_proba"):  # defined here, or for a single client
             method = getattr(cls, name, None)
             if method and not {"row_by_row", "__isabstractmethod__"} & vars(method).keys():
                 setattr(cls, name, _row_by_row(method))
@@ -459,89 +459,89 @@ class PersonalLearner(FederatedLearner):
 
     @abstractmethod
     def own(self, shelf: Mapping[str, Any]) -> Any:
-        """Read a client's own model off its shelf; KeyError if it keeps none."""
+        """Return a client's model from its shelf (KeyError: it has none)."""
 
     @abstractmethod
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: Any = None) -> np.ndarray:
-        """Predict by clients' own models, or by the public part alone; InputError if one is not here."""
+        """Predict by clients' models, or by the public part only (InputError: a model is not here)."""
 
     def take_home(self, client: str, shelf: Mapping[str, Any]) -> Self:
-        """Join the public part with what a client keeps; on that client's side alone.
+        """Join the public part with a client's model; only for that client.
 
         Raises:
-            InputError: the shelf holds no model of this learner's.
+            InputError: the shelf has no model of this learner.
         """
         try:
-            own = self.own(shelf)
+            model = self.own(shelf)
         except KeyError:
             raise InputError(
                 f"client {client!r} keeps no model of {type(self).__name__}: its policy did not allow "
                 "one, or it was not asked; list the kind under local in its policy and fit again"
             ) from None
-        self._homes = {**self._taken, client: own}
+        self._homes = {**self._local_models, client: model}
         return self
 
     def at_home(self, client: str | None, call: str = "predict(X, client={client!r})") -> Any:
-        """A client's model, if it is here; otherwise InputError, which says to write ``call``."""
+        """Return a client's model (InputError: it is not here, or ``client`` is None; suggests ``call``)."""
         if client is None:
-            write = call.format(client=self.clients_[0] if self.clients_ else "...")
+            hint = call.format(client=self.clients_[0] if self.clients_ else "...")
             raise NoCommonModel(
-                f"each client has a model of its own, and there is none for all; write {write}, say"
+                f"each client has a model of its own, and there is none for all; write {hint}, say"
             )
         simulated: Mapping[str, Any] = vars(self).get("_simulated", {})
-        if client not in (here := {**simulated, **self._taken}):
+        if client not in (models := {**simulated, **self._local_models}):
             raise InputError(
                 f"client {client!r} keeps no model: its policy allows none, or its records gave none"
                 if simulated
                 else f"the model of client {client!r} is not here, for it never left that client; call "
                 "take_home(client, shelf) where its shelf is"
             )
-        return here[client]
+        return models[client]
 
     def _score(
         self, measure: Callable[[np.ndarray], float], X: pd.DataFrame | np.ndarray, client: Any
     ) -> float:
-        """The same; without a client, where no model serves all, the mean over the models that are here."""
+        """Score as the base class; without a client or a common model, return the mean over the models here."""
         try:
             return super()._score(measure, X, client)
         except NoCommonModel:
             if not self._here:
                 raise
-            each = [super(PersonalLearner, self)._score(measure, X, c) for c in self._here]
-            return float(np.mean(each))
+            scores = [super(PersonalLearner, self)._score(measure, X, c) for c in self._here]
+            return float(np.mean(scores))
 
     def _find_local_models(self, federation: Disclosure) -> None:
-        found = {}
+        models = {}
         for client, shelf in getattr(federation, "shelves", {}).items():
             with suppress(KeyError, InputError):
-                found[client] = self.own(shelf)
-        self._simulated = found
+                models[client] = self.own(shelf)
+        self._simulated = models
 
     @property
     def homes(self) -> tuple[str, ...]:
-        """The clients whose own models are here."""
-        return tuple(self._taken)
+        """Clients whose models were joined by :meth:`take_home`."""
+        return tuple(self._local_models)
 
     @property
     def _here(self) -> list[str]:
-        """The clients whose own models are here, or in this process by a simulation."""
-        return sorted({*self._taken, *vars(self).get("_simulated", {})})
+        """Clients whose models were joined, or are in this process by a simulation, sorted."""
+        return sorted({*self._local_models, *vars(self).get("_simulated", {})})
 
     @property
-    def _taken(self) -> Mapping[str, Any]:
-        taken: Mapping[str, Any] = vars(self).get("_homes", {})
-        return taken
+    def _local_models(self) -> Mapping[str, Any]:
+        models: Mapping[str, Any] = vars(self).get("_homes", {})
+        return models
 
 
 class NoCommonModel(InputError):
-    """Each client has a model of its own, and none was named."""
+    """Each client has a local model, and no client was given."""
 
 
-_LOCAL = ("_homes", "_simulated")  #: Attributes that hold clients' own models
+_LOCAL = ("_homes", "_simulated")  #: Attributes with clients' local models
 
 
 def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """Let ``client`` be one name for each row, too: each client's rows by its model."""
+    """Extend a prediction method to one client per row: each client's rows by its model."""
 
     @wraps(predict)
     def dispatched(
@@ -556,12 +556,12 @@ def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
         rows = X if hasattr(X, "iloc") else np.asarray(X)
         result: np.ndarray | None = None
         for name in np.unique(names):
-            mine = np.flatnonzero(names == name)
-            part = rows.iloc[mine] if isinstance(rows, pd.DataFrame) else rows[mine]
+            index = np.flatnonzero(names == name)
+            part = rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
             predicted = predict(self, part, client=str(name))
             if result is None:
                 result = np.zeros((len(names), *predicted.shape[1:]), predicted.dtype)
-            result[mine] = predicted
+            result[index] = predicted
         return predict(self, X, client=self.clients_[0]) if result is None else result
 
     vars(dispatched)["row_by_row"] = True
@@ -569,10 +569,10 @@ def _row_by_row(predict: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
 
 
 def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Hold a ``fit`` to a federation, to one thread, and to having learned from something."""
+    """Wrap ``fit``: check its federation, use one thread, and raise NobodyAnswered if nothing was released."""
 
     @wraps(fit)
-    def held(self: FederatedLearner, federation: Disclosure, *rest: Any, **more: Any) -> Any:
+    def wrapper(self: FederatedLearner, federation: Disclosure, *args: Any, **kwargs: Any) -> Any:
         name = type(self).__name__
         if not isinstance(federation, Disclosure):
             raise InputError(
@@ -580,14 +580,14 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
                 f"{name}().fit(LocalDisclosure.from_frame(frame, target=..., client=...))"
             )
         before = federation.released
-        for local in _LOCAL:
-            self.__dict__.pop(local, None)
+        for attribute in _LOCAL:
+            self.__dict__.pop(attribute, None)
         try:
             with one_thread():
-                fitted = fit(self, federation, *rest, **more)
-        except NobodyAnswered as silence:
+                fitted = fit(self, federation, *args, **kwargs)
+        except NobodyAnswered as error:
             if federation.released == before:
-                raise nothing_released(name, silence) from None
+                raise nothing_released(name, error) from None
             raise
         if federation.released == before:
             raise nothing_released(name)
@@ -597,4 +597,4 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             self._find_local_models(federation)
         return fitted
 
-    return held
+    return wrapper

@@ -1,4 +1,4 @@
-"""Learners whose federation is a cohort: many individuals, each with records of its own."""
+"""Base class of learners for cohorts: federations of many individuals, each with own records."""
 
 from abc import abstractmethod
 from pathlib import Path
@@ -9,33 +9,33 @@ from privfed.tables.schema import Schema
 
 
 class CohortRecords(Protocol):
-    """What the individuals of a cohort hold."""
+    """The records of a cohort's individuals."""
 
     @property
     def schema(self) -> Schema:
         """The public data dictionary."""
 
     def __len__(self) -> int:
-        """How many individuals there are; public."""
+        """Return the number of individuals; public."""
 
 
 class CohortLearner(FederatedLearner):
-    """A learner that asks individuals, each for itself."""
+    """A learner that queries individuals."""
 
     @abstractmethod
     def read(self, folder: Path, schema: Schema) -> CohortRecords:
-        """Read each individual's file in a study's folder; InputError names a file, and none of its content."""
+        """Read each individual's file in a study's folder (InputError: names the file, without its content)."""
 
     @abstractmethod
     def held(self, records: Any) -> int:
-        """How many records all individuals hold together."""
+        """Return the number of records of all individuals."""
 
     @abstractmethod
     def assess(self, records: Any) -> dict[str, Any]:
-        """Score the fitted model with the truth (what :meth:`read` gave): never a release.
+        """Score the fitted model by the true records (the output of :meth:`read`); this is no release.
 
         Returns:
-            ``measure`` (the headline's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
-            ``baseline`` (of a model that knows nothing), ``scores``; and perhaps ``told`` (the
-            value in words) and ``hint`` (what would be enough to learn more).
+            ``measure`` (the main metric's name), ``better`` (``"lower"`` or ``"higher"``), ``value``,
+            ``baseline`` (the value of a trivial model), ``scores``; optionally ``told`` (the value in
+            words) and ``hint`` (what would suffice to learn more).
         """

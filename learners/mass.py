@@ -1,6 +1,6 @@
-"""Where the mass of a column lies, by noisy counts of its cells; post-processing of releases.
+"""Posterior of a column's support from noisy counts of its cells; post-processing of releases.
 
-No cell tells by itself, but few runs of neighbouring cells explain all counts.
+A single cell is not informative, but few runs of neighbouring cells explain all counts.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Std of a cell's count about an even share of the mass, in such shares, and which fraction of a run's cells is
-#: empty, as where values are few or one is frequent; with the logs of their probabilities
+#: Std of a cell's count, relative to the mean of a run's cells, and fraction of a run's cells that are empty, as
+#: for few distinct values or a frequent one; with the logs of their prior probabilities
 STRAYS, EMPTY = (grid.reshape(-1, 1) for grid in np.meshgrid([0.3, 1.0, 3.0], [0.0, 0.5, 0.9]))
 PRIOR = np.log(np.where(EMPTY > 0, 1 / 4, 1 / 2))
 _LOG_EMPTY = np.log(np.maximum(EMPTY, 1e-300))
-TAIL = 0.01  #: Fraction of the records outside of a run: what shows beyond it makes it longer
-_LENGTHS = 64  #: Most lengths of runs that are tried: time and memory grow with cells alone
-_EXACT = 1e-9  #: Least variance of a count, in squared records: an enormous budget adds no noise
+TAIL = 0.01  #: Fraction of the records outside of a run; significant counts beyond make it longer
+_LENGTHS = 64  #: Maximum number of lengths of runs: time and memory are linear in the cells
+_EXACT = 1e-9  #: Minimum variance of a count, in squared records; a huge budget adds no noise
 
 
 @dataclass(frozen=True, eq=False)
 class Mass:
-    """Posterior of where the records of each column are."""
+    """Posterior of each column's distribution over cells."""
 
-    counts: np.ndarray  #: posterior means by cell, none negative, shape (columns, cells)
+    counts: np.ndarray  #: posterior means by cell, nonnegative, shape (columns, cells)
     begun: np.ndarray  #: probability that the run has begun by a cell, shape (columns, cells)
     ended: np.ndarray  #: probability that it ends at a cell or later, shape (columns, cells)
 
@@ -32,7 +32,7 @@ class Mass:
     def from_counts(
         cls, counts: np.ndarray, variance: np.ndarray, records: np.ndarray, tail: float = TAIL
     ) -> Mass:
-        """Average over all runs of neighbouring cells, each as likely as it makes the counts.
+        """Average over all runs of neighbouring cells, weighted by prior times likelihood.
 
         With N records in a column, a run of L among M cells, a stray k and a fraction w of empty cells, a count with
         noise of variance v is N(t, t^2 + v) outside, t = N tail / (M - L), and inside N(m, (k m)^2 + v),
@@ -41,29 +41,29 @@ class Mass:
         """
         top = np.full((len(counts), 1, 1), -np.inf)
         expected, starts, stops = np.zeros((3, *counts.shape))
-        for own in _runs(counts, np.maximum(variance, _EXACT), np.maximum(records, 1), tail):
-            former, top = top, np.maximum(top, own.logs.max(axis=(1, 2), keepdims=True))
-            chance, scale = np.exp(own.logs - top), np.exp(former - top)[:, :, 0]
-            sums = np.cumsum(_padded(chance, own.length, own.length - 1), axis=2)
+        for run in _runs(counts, np.maximum(variance, _EXACT), np.maximum(records, 1), tail):
+            previous, top = top, np.maximum(top, run.logs.max(axis=(1, 2), keepdims=True))
+            weight, scale = np.exp(run.logs - top), np.exp(previous - top)[:, :, 0]
+            sums = np.cumsum(_pad(weight, run.length, run.length - 1), axis=2)
             # The difference of two sums may round to less than nothing.
-            cover = np.maximum(sums[..., own.length :] - sums[..., : counts.shape[1]], 0)
-            ends = _padded(chance, 0, own.length - 1)
-            ends = ends + _padded(chance, own.length - 1, 0) if own.length > 1 else ends
-            beyond = np.maximum(chance.sum(axis=2, keepdims=True) - cover, 0) * own.outside
-            within = ends * own.full + np.maximum(cover - ends, 0) * own.inside
+            cover = np.maximum(sums[..., run.length :] - sums[..., : counts.shape[1]], 0)
+            ends = _pad(weight, 0, run.length - 1)
+            ends = ends + _pad(weight, run.length - 1, 0) if run.length > 1 else ends
+            beyond = np.maximum(weight.sum(axis=2, keepdims=True) - cover, 0) * run.outside
+            within = ends * run.full + np.maximum(cover - ends, 0) * run.inside
             expected = scale * expected + (within + beyond).sum(axis=1)
-            each = chance.sum(axis=1)
+            by_run = weight.sum(axis=1)
             starts, stops = scale * starts, scale * stops
-            starts[:, : each.shape[1]] += each
-            stops[:, own.length - 1 :] += each
+            starts[:, : by_run.shape[1]] += by_run
+            stops[:, run.length - 1 :] += by_run
         total = starts.sum(axis=1, keepdims=True)
         begun, ended = np.cumsum(starts, axis=1), np.cumsum(stops[:, ::-1], axis=1)[:, ::-1]
         return cls(expected / total, begun / total, ended / total)
 
-    def run(self, column: int, doubt: float) -> tuple[int, int]:
-        """The first and last cell beyond which the mass reaches with a probability below ``doubt``."""
-        first = int(np.searchsorted(self.begun[column], doubt))
-        last = self.ended.shape[1] - 1 - int(np.searchsorted(self.ended[column, ::-1], doubt))
+    def run(self, column: int, probability: float) -> tuple[int, int]:
+        """Return the first and last cell; the support extends beyond with a probability below ``probability``."""
+        first = int(np.searchsorted(self.begun[column], probability))
+        last = self.ended.shape[1] - 1 - int(np.searchsorted(self.ended[column, ::-1], probability))
         return (first, last) if first <= last else (last, first)
 
 
@@ -87,25 +87,25 @@ def _runs(
     if cells > _LENGTHS:
         lengths = np.unique(np.rint(np.geomspace(1, cells, _LENGTHS)).astype(int))
     for length in lengths.tolist():
-        share = tail if length < cells else 0.0
-        m, t = n * (1 - share) / length / (1 - EMPTY), n * share / max(cells - length, 1)
-        own, out = (STRAYS * m) ** 2, t**2
-        likely = -((c - t) ** 2 / (out + v) + np.log(out + v)) / 2
-        gain = -((c - m) ** 2 / (own + v) + np.log(own + v)) / 2 - likely
-        empty = -(c**2 / v + np.log(v)) / 2 - likely
-        either = np.logaddexp(gain + np.log1p(-EMPTY), empty + _LOG_EMPTY)
-        sums = np.pad(np.cumsum(either, axis=2), ((0, 0), (0, 0), (1, 0)))
-        logs = likely.sum(axis=2, keepdims=True) + sums[..., length:] - sums[..., :-length]
-        at_ends = gain - either
-        logs += at_ends[..., : cells - length + 1]
-        logs += at_ends[..., length - 1 :] if length > 1 else 0.0
-        outside = np.maximum(t + out / (out + v) * (c - t), 0)
-        full = np.maximum(m + own / (own + v) * (c - m), 0)
-        inside = full * np.exp(gain + np.log1p(-EMPTY) - either)
+        fraction = tail if length < cells else 0.0
+        m, t = n * (1 - fraction) / length / (1 - EMPTY), n * fraction / max(cells - length, 1)
+        inner_var, outer_var = (STRAYS * m) ** 2, t**2
+        outer = -((c - t) ** 2 / (outer_var + v) + np.log(outer_var + v)) / 2
+        gain = -((c - m) ** 2 / (inner_var + v) + np.log(inner_var + v)) / 2 - outer
+        empty = -(c**2 / v + np.log(v)) / 2 - outer
+        mixture = np.logaddexp(gain + np.log1p(-EMPTY), empty + _LOG_EMPTY)
+        sums = np.pad(np.cumsum(mixture, axis=2), ((0, 0), (0, 0), (1, 0)))
+        logs = outer.sum(axis=2, keepdims=True) + sums[..., length:] - sums[..., :-length]
+        ends = gain - mixture
+        logs += ends[..., : cells - length + 1]
+        logs += ends[..., length - 1 :] if length > 1 else 0.0
+        outside = np.maximum(t + outer_var / (outer_var + v) * (c - t), 0)
+        full = np.maximum(m + inner_var / (inner_var + v) * (c - m), 0)
+        inside = full * np.exp(gain + np.log1p(-EMPTY) - mixture)
         yield _Run(
             length, logs + PRIOR - np.log(length * (cells - length + 1)), full, inside, outside
         )
 
 
-def _padded(chance: np.ndarray, before: int, after: int) -> np.ndarray:
-    return np.pad(chance, ((0, 0), (0, 0), (before, after)))
+def _pad(values: np.ndarray, before: int, after: int) -> np.ndarray:
+    return np.pad(values, ((0, 0), (0, 0), (before, after)))

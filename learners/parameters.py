@@ -1,7 +1,7 @@
 """Constraints on learners' parameters, listed by each learner in ``_parameter_constraints``.
 
-A message names the learner, the parameter, what it must be, what was given, and what to write instead.
-Booleans are no numbers; NumPy's numbers are.
+An error message has the learner, the parameter, the allowed kinds, the given value, and an example. NumPy's
+numbers count as numbers, booleans do not.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from privfed.errors import InputError
 from privfed.questions.exact import Number, exact
 
 T = TypeVar("T")
-SHOWN = 60  #: A parameter's value in a message is cut to this many characters
+SHOWN = 60  #: Maximum characters of a parameter's value in a message
 
 
 class Allowed(ABC):
-    """One kind of value that a parameter may have."""
+    """An allowed kind of values of a parameter."""
 
-    words: str  #: What it must be, for people
-    example: str  #: A value to write instead, as Python and TOML have it
+    words: str  #: Description of the kind, for messages
+    example: str  #: An allowed value, as in Python and TOML
 
     @abstractmethod
     def holds(self, value: Any) -> bool:
         """Whether a value is of this kind."""
 
 
-#: By parameter, the kinds of value it may have; none allows None.
+#: The allowed kinds of values by parameter; the item None allows None.
 Constraints = Mapping[str, Sequence[Allowed | None]]
 
 
 class Integers(Allowed):
-    """An integer from `at_least` to `at_most`, or without an upper end; 2.0 is none."""
+    """An integer from `at_least` to `at_most`, or without an upper limit; 2.0 is not allowed."""
 
     def __init__(self, at_least: int, at_most: int | None = None) -> None:
         self.at_least, self.at_most = at_least, at_most
@@ -63,7 +63,7 @@ _INSIDE = {
 
 
 class Reals(Allowed):
-    """A finite number; its ends belong to it (`at_least`, `at_most`) or not (`above`, `below`)."""
+    """A finite number; limits are inclusive (`at_least`, `at_most`) or exclusive (`above`, `below`)."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Reals(Allowed):
         at_most: float | None = None,
         below: float | None = None,
     ) -> None:
-        every = zip(_INSIDE, (at_least, above, at_most, below), strict=True)
-        self._ends = {word: end for word, end in every if end is not None}
+        limits = zip(_INSIDE, (at_least, above, at_most, below), strict=True)
+        self._ends = {word: end for word, end in limits if end is not None}
         text = " and ".join(f"{word} {end:g}" for word, end in self._ends.items())
         if at_least is not None and at_most is not None:
             text = f"from {at_least:g} to {at_most:g}"
@@ -94,7 +94,7 @@ class Reals(Allowed):
 
 
 class Exact(Reals):
-    """An exact number, best written as decimal text: a share of a budget, or an epsilon."""
+    """An exact number, preferably as decimal text: a fraction of a budget, or an epsilon."""
 
     def __init__(self, **ends: float) -> None:
         super().__init__(**ends)
@@ -104,15 +104,15 @@ class Exact(Reals):
         """See the base."""
         if isinstance(value, bool):
             return False
-        given = int(value) if isinstance(value, numbers.Integral) else value
+        number = int(value) if isinstance(value, numbers.Integral) else value
         try:
-            return isinstance(given, Number) and self._inside(exact(given, zero=True))
+            return isinstance(number, Number) and self._inside(exact(number, zero=True))
         except InputError:
             return False
 
 
 class StrOptions(Allowed):
-    """One of a few names."""
+    """One of several names."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -124,17 +124,17 @@ class StrOptions(Allowed):
 
 
 class Directions(Allowed):
-    """By column's name, or for each feature: 1 rises, -1 falls, 0 is free; scikit-learn's ``monotonic_cst``."""
+    """Signs by column name, or one per feature: 1 rises, -1 falls, 0 is free; scikit-learn's ``monotonic_cst``."""
 
     words = "by column 1 (rises), -1 (falls) or 0"
     example = '{"age": 1}'
 
     def holds(self, value: Any) -> bool:
         """See the base."""
-        each = value.values() if isinstance(value, Mapping) else value
-        if isinstance(each, str) or not isinstance(each, Iterable):
+        signs = value.values() if isinstance(value, Mapping) else value
+        if isinstance(signs, str) or not isinstance(signs, Iterable):
             return False
-        return all(isinstance(one, numbers.Integral) and int(one) in (-1, 0, 1) for one in each)
+        return all(isinstance(sign, numbers.Integral) and int(sign) in (-1, 0, 1) for sign in signs)
 
 
 class Boolean(Allowed):
@@ -149,7 +149,7 @@ class Boolean(Allowed):
 
 
 class Names(Allowed):
-    """A list of names, which may be empty; a single text is none."""
+    """A sequence of names, possibly empty; a single string is not allowed."""
 
     words = "a list of names"
     example = '["..."]'
@@ -161,7 +161,7 @@ class Names(Allowed):
 
 
 class Learner(Allowed):
-    """A learner inside another, of some class."""
+    """An instance of a learner class, as a parameter of another learner."""
 
     words = "a learner"
 
@@ -174,7 +174,7 @@ class Learner(Allowed):
 
 
 def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
-    """Give a class its parent's constructor with other defaults, or without some parameters."""
+    """Return a decorator that gives a class its parent's constructor with other defaults or fewer parameters."""
 
     def changed(cls: type[T]) -> type[T]:
         parent: Callable[..., None] = cls.__init__
@@ -185,8 +185,8 @@ def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
         )
 
         @wraps(parent)
-        def init(*args: Any, **given: Any) -> None:
-            bound = new.bind(*args, **given)
+        def init(*args: Any, **kwargs: Any) -> None:
+            bound = new.bind(*args, **kwargs)
             bound.apply_defaults()
             parent(*bound.args, **bound.kwargs)
 
@@ -200,17 +200,17 @@ def inherited(*without: str, **defaults: Any) -> Callable[[type[T]], type[T]]:
 def check_values(
     learner: str, values: Mapping[str, object], constraints: Constraints, default: Mapping[str, Any]
 ) -> None:
-    """Hold every listed parameter of a learner to its constraints.
+    """Check every listed parameter of a learner against its constraints.
 
     Raises:
-        InputError: names the first that is not allowed, and what to write instead.
+        InputError: a value is not allowed; names the first such parameter, with an example.
     """
     for name, allowed in constraints.items():
         value = values[name]
         if (value is None and None in allowed) or any(a and a.holds(value) for a in allowed):
             continue
-        words = " or ".join("None" if one is None else one.words for one in allowed)
-        example = _literal(default[name]) or next(one.example for one in allowed if one)
+        words = " or ".join("None" if kind is None else kind.words for kind in allowed)
+        example = _literal(default[name]) or next(kind.example for kind in allowed if kind)
         short = Repr()
         short.maxstring = short.maxother = SHOWN
         shown = " ".join(short.repr(value).split())
@@ -221,7 +221,7 @@ def check_values(
 
 
 def _literal(default: Any) -> str:
-    """A default as one writes it; empty where that would be no example."""
+    """Return a default value as Python text; empty if it is no example."""
     if isinstance(default, str):
         return f'"{default}"'
     return str(default) if isinstance(default, bool | int | float) else ""

@@ -1,4 +1,4 @@
-"""Fitted state as plain data and back, exact to the bit: what JSON can hold; tuples come back as lists."""
+"""Exact conversion of fitted state to JSON-compatible data and back; tuples become lists."""
 
 import math
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ import numpy as np
 
 from privfed.errors import InputError
 
-ARRAY = {"dtype", "shape", "values"}  #: The keys of an array's table
-NUMBER = {"number"}  #: The key of the table of a number that is not finite
-KINDS = "biufU"  #: Kinds of array that can be saved: truth values, whole numbers, floats, text
+ARRAY = {"dtype", "shape", "values"}  #: Keys of an array's dictionary
+NUMBER = {"number"}  #: Key of the dictionary of a number that is not finite
+KINDS = "biufU"  #: NumPy kinds of arrays that can be saved: booleans, integers, floats, text
 
 
 def plain(value: Any) -> Any:
-    """Give a value as plain data; InputError if its type cannot be."""
+    """Convert a value to JSON-compatible data (InputError: unsupported type)."""
     if isinstance(value, np.ndarray) and value.dtype.kind in KINDS:
         dtype = "str" if value.dtype.kind == "U" else value.dtype.name
-        values = [plain(one) for one in _shortest(value.ravel()).tolist()]
+        values = [plain(item) for item in _shortest(value.ravel()).tolist()]
         return {"dtype": dtype, "shape": list(value.shape), "values": values}
     if isinstance(value, np.generic):
         return plain(value.item())
@@ -26,37 +26,37 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     raise InputError(
         f"an object of class {type(value).__name__} is no plain data; write state() and restore(state) for it"
     )
 
 
 def _shortest(value: np.ndarray) -> np.ndarray:
-    """Of narrower floats the doubles with the fewest digits (0.1 for 0.10000000149011612), where they stand for the same."""
+    """Return doubles with the fewest digits that round to the same narrower floats (0.1 for 0.10000000149011612)."""
     if value.dtype.kind != "f" or value.dtype == float:
         return value
-    brief = value.astype(str).astype(float)
-    return np.where(brief.astype(value.dtype) == value, brief, value)
+    shortest = value.astype(str).astype(float)
+    return np.where(shortest.astype(value.dtype) == value, shortest, value)
 
 
 def restored(data: Any) -> Any:
-    """Give the value that :func:`plain` wrote; ValueError or TypeError if an array makes no sense."""
+    """Return the value from the output of :func:`plain` (ValueError, TypeError: an invalid array)."""
     if isinstance(data, Mapping) and set(data) == ARRAY:
         return _array(**data)
     if isinstance(data, Mapping) and set(data) == NUMBER:
         return float(data["number"])
     if isinstance(data, Mapping):
-        return {key: restored(one) for key, one in data.items()}
-    return [restored(one) for one in data] if isinstance(data, list) else data
+        return {key: restored(item) for key, item in data.items()}
+    return [restored(item) for item in data] if isinstance(data, list) else data
 
 
 def _array(dtype: str, shape: list[int], values: list[Any]) -> np.ndarray:
-    wanted = np.dtype(dtype)
-    if wanted.kind not in KINDS:
+    kind = np.dtype(dtype)
+    if kind.kind not in KINDS:
         raise TypeError(f"no array of {dtype} is plain data")
-    if wanted.kind == "f":
+    if kind.kind == "f":
         values = [float(restored(value)) for value in values]
-    return np.array(values, dtype=wanted).reshape(shape)
+    return np.array(values, dtype=kind).reshape(shape)

@@ -1,4 +1,4 @@
-"""Models on disk: one JSON file each, made again by the installed learner that it names."""
+"""Saving and loading models: one JSON file each, loaded by the installed learner that it names."""
 
 import json
 from collections.abc import Mapping
@@ -10,81 +10,81 @@ from privfed.learners.base import FederatedLearner
 from privfed.questions import plugins
 from privfed.tables.toml_file import naming
 
-_WANTED = "give a model.json of a study, or what privfed.learners.save wrote"
-LARGEST = 2**30  #: Largest file that is read, in bytes
+_HINT = "give a model.json of a study, or what privfed.learners.save wrote"
+LARGEST = 2**30  #: Maximum size of a file to read, bytes
 
 
 def save(model: FederatedLearner, path: str | Path) -> None:
-    """Write a fitted model as JSON; :func:`load` makes it again; InputError if it is no plain data."""
+    """Write a fitted model as JSON, for :func:`load` (InputError: ``to_dict`` is not JSON-compatible)."""
     Path(path).write_text(written(model), encoding="utf-8")
 
 
 def written(model: FederatedLearner) -> str:
-    """A fitted model as JSON; InputError if it is no plain data."""
+    """Return a fitted model as JSON (InputError: ``to_dict`` is not JSON-compatible)."""
     data = model.to_dict()
     try:
-        return _written(data) + "\n"
+        return _to_json(data) + "\n"
     except (TypeError, ValueError) as error:
         name = type(model).__name__
         raise InputError(f"readable() of {name} gives no plain data: {error}") from None
 
 
-def _written(value: Any, indent: str = "\n") -> str:
-    """JSON by lines; a list without lists or tables in it is one line."""
+def _to_json(value: Any, indent: str = "\n") -> str:
+    """Format as indented JSON, with a list of scalars on one line."""
     inside = indent + "  "
     if isinstance(value, dict) and value:
         names = [key if isinstance(key, str) else json.dumps(key) for key in value]
-        told = zip(names, value.values(), strict=True)
-        lines = [f"{json.dumps(name)}: {_written(one, inside)}" for name, one in told]
+        pairs = zip(names, value.values(), strict=True)
+        lines = [f"{json.dumps(name)}: {_to_json(item, inside)}" for name, item in pairs]
         return f"{{{inside}{(',' + inside).join(lines)}{indent}}}"
     if isinstance(value, list | tuple) and any(
-        isinstance(one, dict | list | tuple) for one in value
+        isinstance(item, dict | list | tuple) for item in value
     ):
-        lines = [_written(one, inside) for one in value]
+        lines = [_to_json(item, inside) for item in value]
         return f"[{inside}{(',' + inside).join(lines)}{indent}]"
     return json.dumps(value, allow_nan=False)
 
 
 def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> FederatedLearner:
-    """Read a model that :func:`save` or a study wrote; it predicts the same to the bit.
+    """Load a model that :func:`save` or a study wrote; predictions are exactly the same.
 
-    ``learner`` is its class, where that is not installed as a plugin.
+    ``learner`` is its class, if that is not installed as a plugin.
 
     Raises:
         InputError: no such file, no model in it, or a damaged one.
         PluginError: the learner that it names is not installed.
     """
     try:
-        with file_errors(f"model file {path}", instead=_WANTED):
+        with file_errors(f"model file {path}", instead=_HINT):
             if Path(path).stat().st_size > LARGEST:
                 raise InputError(f"model file {path}: is larger than {LARGEST} bytes")
             data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        raise InputError(f"model file {path}: is no JSON; {_WANTED}") from None
+        raise InputError(f"model file {path}: is no JSON; {_HINT}") from None
     with naming(f"model file {path}"):
         return from_dict(data) if learner is None else learner.from_dict(data)
 
 
 def from_dict(data: Mapping[str, Any]) -> FederatedLearner:
-    """Make a fitted model of any installed learner from what its ``to_dict`` gave."""
+    """Restore a fitted model of any installed learner from the output of its ``to_dict``."""
     if not isinstance(data, Mapping) or not isinstance(data.get("learner"), str):
-        raise InputError(f"no model: it names no learner; {_WANTED}")
+        raise InputError(f"no model: it names no learner; {_HINT}")
     return _class(data["learner"]).from_dict(data)
 
 
 def settings(learner: FederatedLearner) -> dict[str, Any]:
-    """Which learner with which parameters, as plain data; :func:`built` builds it again."""
+    """Return a learner's name and parameters as JSON-compatible data, for :func:`built`."""
     return {"learner": type(learner).__name__, "parameters": learner.saved_parameters()}
 
 
 def built(data: Mapping[str, Any]) -> FederatedLearner:
-    """Build the unfitted learner that :func:`settings` described."""
+    """Build the unfitted learner from the output of :func:`settings`."""
     learner = _class(data["learner"])
     return learner(**learner.restored_parameters(data["parameters"]))
 
 
 def _class(name: str) -> type[FederatedLearner]:
-    found = plugins.load("learners", name)
-    if not (isinstance(found, type) and issubclass(found, FederatedLearner)):
+    learner = plugins.load("learners", name)
+    if not (isinstance(learner, type) and issubclass(learner, FederatedLearner)):
         raise InputError(f"the plugin {name!r} is no learner")
-    return found
+    return learner

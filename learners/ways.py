@@ -1,4 +1,4 @@
-"""Ways to learn: what a learner asks under each kind of policy, and the one rule that chooses."""
+"""Modes of a learner: its queries under each kind of policy, and the rule that chooses the mode."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,45 +17,45 @@ Result = TypeVar("Result")
 
 
 class Way(ABC, Generic[Params, Result]):
-    """How a learner learns under one kind of policy, by what its ``_params`` gives for a schema."""
+    """A learner's mode under one kind of policy, with the parameters that ``_params`` returns for a schema."""
 
     name: ClassVar[str]  #: ``"published"`` or ``"private"``
-    queries: ClassVar[tuple[type[Query], ...]]  #: The kinds of query that it asks
+    queries: ClassVar[tuple[type[Query], ...]]  #: Kinds of queries that it sends
 
     def __init__(self, params: Params) -> None:
         self.params = params
 
     def first(self, schema: Schema) -> Query:
-        """The query without whose answer it cannot begin: of its plan the first."""
+        """Return the query whose answer is required to begin: the first of the plan."""
         return self.plan(schema)[0].query
 
     def offered(self, federation: Disclosure) -> bool:
-        """Whether any client would answer the first query now; nothing is asked."""
+        """Whether any client offers an answer to the first query; nothing is queried."""
         return bool(federation.offers(self.first(federation.schema)))
 
     @abstractmethod
     def plan(self, schema: Schema) -> Sequence[Planned]:
-        """Its longest public schedule."""
+        """Return the longest public schedule."""
 
     @abstractmethod
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> Result:
-        """Learn from releases alone; NobodyAnswered if no client answered the first query."""
+        """Learn from releases only (NobodyAnswered: no client answered the first query)."""
 
 
-Ways = tuple[type[Way[Any, Any]], ...]  #: The ways of a learner, the preferred one first
+Ways = tuple[type[Way[Any, Any]], ...]  #: Modes of a learner, the preferred one first
 
 
 class LearnerByWays(FederatedLearner):
-    """A learner that is its parameters and the ways in which it can learn.
+    """A learner with several modes.
 
-    ``fit`` takes the first way whose first query any client offers, or the last way where none is.
-    ``plan`` lists what can begin under a policy: the ways whose first query's kind the policy names, or
-    the last way where it names none.
+    ``fit`` uses the first mode whose first query any client offers, or the last mode if none is
+    offered. ``plan`` lists the queries of all modes whose first query's kind the policy names, or of
+    the last mode if it names none.
     """
 
-    ways: ClassVar[Ways] = ()  #: The ways, the preferred one first
+    ways: ClassVar[Ways] = ()  #: The modes, the preferred one first
 
-    way_: str  #: The name of the way that it learned by, set by ``fit``
+    way_: str  #: Name of the mode used, set by ``fit``
     random_state: int | None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -65,11 +65,11 @@ class LearnerByWays(FederatedLearner):
 
     @property
     def private_(self) -> bool:
-        """Whether it learned in the private way."""
+        """Whether the private mode was used."""
         return self.way_ == "private"
 
     def fit(self, federation: Disclosure) -> Self:
-        """Learn from releases alone; NobodyAnswered if no client answered the first query."""
+        """Learn from releases only (NobodyAnswered: no client answered the first query)."""
         self._start(federation)
         ways = self._ways(self.schema_)
         way = next((way for way in ways[:-1] if way.offered(federation)), ways[-1])
@@ -79,7 +79,7 @@ class LearnerByWays(FederatedLearner):
         return self
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        """Every query that can be asked under the policy, as often as one client may be asked."""
+        """Return every query that is possible under the policy, with its maximum number per client."""
         ways = self._ways(schema)
         begun = [way for way in ways if way.first(schema).kind in policy.guards] or ways[-1:]
         return [line for way in begun for line in way.plan(schema)]
@@ -90,8 +90,8 @@ class LearnerByWays(FederatedLearner):
 
     @abstractmethod
     def _params(self, schema: Schema) -> Any:
-        """The parameters in the form that its ways need."""
+        """Return the parameters in the form that the modes need."""
 
     @abstractmethod
     def _keep(self, result: Any) -> None:
-        """Set the fitted attributes from what a way learned."""
+        """Set the fitted attributes from a mode's result."""

@@ -41,11 +41,11 @@ class Baseline(FederatedLearner):
     def _n_classes(self, schema: Schema) -> int:
         return class_count(schema) if self._classifies else 0
 
-    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+    def _outputs(self, X: Rows, client: Any) -> np.ndarray:
         """Return class probabilities or numbers, for the two classes below; shape (rows, classes or 1)."""
         raise NotImplementedError
 
-    def _described(self, model: str, **more: Any) -> dict[str, Any]:
+    def _model_info(self, model: str, **more: Any) -> dict[str, Any]:
         assert self.schema_.target is not None
         return {"model": model, "target": self.schema_.target.name, **more}
 
@@ -55,7 +55,7 @@ class BaselineClassifier(Baseline, FederatedClassifier):
 
     def predict_proba(self, X: Rows, *, client: Any = None) -> np.ndarray:
         """Return probabilities of the classes, shape (rows, classes); ``Local...`` accept a client per row."""
-        return self._predicted(X, client)
+        return self._outputs(X, client)
 
 
 class BaselineRegressor(Baseline, FederatedRegressor):
@@ -65,7 +65,7 @@ class BaselineRegressor(Baseline, FederatedRegressor):
 
     def predict(self, X: Rows, *, client: Any = None) -> np.ndarray:
         """Return predictions, shape (rows,); arguments as for :meth:`BaselineClassifier.predict_proba`."""
-        return self._predicted(X, client)[:, 0]
+        return self._outputs(X, client)[:, 0]
 
 
 class BinaryBaseline(BaselineClassifier):
@@ -73,12 +73,12 @@ class BinaryBaseline(BaselineClassifier):
 
     binary: ClassVar[bool] = True
 
-    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        second = self._second(self._encode(x, client))
+    def _outputs(self, X: Rows, client: Any) -> np.ndarray:
+        second = self._second(self._encode(X, client))
         return np.column_stack([1 - second, second])
 
     @abstractmethod
-    def _second(self, x: np.ndarray) -> np.ndarray:
+    def _second(self, X: np.ndarray) -> np.ndarray:
         """Return the probability of the second class for encoded rows, shape (rows,)."""
 
 
@@ -92,17 +92,17 @@ class LinearBaseline(BinaryBaseline):
         """Return log-odds of the second class, shape (rows,)."""
         return self._log_odds(self._encode(X, client))
 
-    def _log_odds(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(self.weights_[0] + x @ self.weights_[1:])
+    def _log_odds(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.weights_[0] + X @ self.weights_[1:])
 
-    def _second(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(expit(self._log_odds(x)))
+    def _second(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(self._log_odds(X)))
 
     def readable(self) -> dict[str, Any]:
         """Return intercept and coefficients."""
         linear = dict(zip(self.schema_.names, self.weights_[1:].tolist(), strict=True))
         intercept = float(self.weights_[0])
-        return self._described(self.called, link="logit", intercept=intercept, linear=linear)
+        return self._model_info(self.called, link="logit", intercept=intercept, linear=linear)
 
 
 def once(*queries: Query) -> Sequence[Planned]:

@@ -37,8 +37,8 @@ class LocalForest(Query):
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """Return ``nodes``: one row per node with the columns :data:`NODE`."""
-        sane = 1 <= self.trees <= MAX_TREES and 1 <= self.min_leaf <= MAX_LEAF
-        if schema.target is None or not sane:
+        valid = 1 <= self.trees <= MAX_TREES and 1 <= self.min_leaf <= MAX_LEAF
+        if schema.target is None or not valid:
             raise QueryError("malformed", "a forest needs a target, trees and leaves")
         return {"nodes": Part(PartType.ARTIFACT, ("node", "column"), (-1, len(NODE)))}
 
@@ -54,17 +54,17 @@ class LocalForest(Query):
             self.trees, min_samples_leaf=self.min_leaf, random_state=seed
         ).fit(table.x, ((table.target - low) / (high - low)).round())
         rows = [
-            _rows(number, one.tree_, forest.classes_)
-            for number, one in enumerate(forest.estimators_)
+            _rows(number, tree.tree_, forest.classes_)
+            for number, tree in enumerate(forest.estimators_)
         ]
         return {"nodes": np.concatenate(rows)}
 
 
-def _rows(number: int, one: Any, classes: np.ndarray) -> np.ndarray:
-    weights = one.value[:, 0]
+def _rows(number: int, tree: Any, classes: np.ndarray) -> np.ndarray:
+    weights = tree.value[:, 0]
     value = weights @ classes / weights.sum(axis=1)
-    columns = (one.feature, one.threshold, one.children_left, one.children_right, value)
-    return np.column_stack([np.full(one.node_count, number), *columns]).astype(float)
+    columns = (tree.feature, tree.threshold, tree.children_left, tree.children_right, value)
+    return np.column_stack([np.full(tree.node_count, number), *columns]).astype(float)
 
 
 class LocalForests(BinaryBaseline):
@@ -94,11 +94,11 @@ class LocalForests(BinaryBaseline):
         ]
         return self
 
-    def _second(self, x: np.ndarray) -> np.ndarray:
+    def _second(self, X: np.ndarray) -> np.ndarray:
         if not self.forests_:
-            return np.full(len(x), 0.5)
-        each = [_grown(nodes).mean(x, nodes[:, 5]) for nodes in self.forests_]
-        return np.asarray(np.mean(each, axis=0))
+            return np.full(len(X), 0.5)
+        probabilities = [_to_forest(nodes).mean(X, nodes[:, 5]) for nodes in self.forests_]
+        return np.asarray(np.mean(probabilities, axis=0))
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Return one query."""
@@ -107,15 +107,15 @@ class LocalForests(BinaryBaseline):
     def readable(self) -> dict[str, Any]:
         """Return the meaning of the node columns in the state's forests."""
         names = {"columns": list(NODE), "features": list(self.schema_.names)}
-        return self._described("local-ensemble random forest", **names)
+        return self._model_info("local-ensemble random forest", **names)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See the base; saved trees are checked to have no cycles."""
         super().restore(state)
         for nodes in self.forests_:
-            _grown(nodes).check(self.schema_)
+            _to_forest(nodes).check(self.schema_)
 
 
-def _grown(nodes: np.ndarray) -> tree.Forest:
+def _to_forest(nodes: np.ndarray) -> tree.Forest:
     starts = np.flatnonzero(np.diff(nodes[:, 0], prepend=-1))
-    return forest_of([tuple(own[:, 1:5].T) for own in np.split(nodes, starts[1:])])
+    return forest_of([tuple(rows[:, 1:5].T) for rows in np.split(nodes, starts[1:])])

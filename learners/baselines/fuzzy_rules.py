@@ -65,10 +65,10 @@ class FuzzyRules(Query):
         weights = np.zeros(len(antecedents))
         for number, antecedent in enumerate(antecedents):
             degree = strength(unit, antecedent[None], self.sets)[:, 0]
-            reached = degree > 0
-            root = np.sqrt(degree[reached])
+            active = degree > 0
+            root = np.sqrt(degree[active])
             consequents[number] = np.linalg.lstsq(
-                root[:, None] * design[reached], root * target[reached], rcond=1e-5
+                root[:, None] * design[active], root * target[active], rcond=1e-5
             )[0]
             weights[number] = degree.sum()
         return {
@@ -145,10 +145,10 @@ class FuzzyRulesRegressor(BaselineRegressor):
         np.add.at(merged, rows, weights[:, None] * consequents)
         self.consequents_ = merged / self.weights_[:, None]
 
-    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+    def _outputs(self, X: Rows, client: Any) -> np.ndarray:
         assert self.schema_.target is not None
         low, high = self.schema_.target.bounds
-        unit = to_unit(self._encode(x, client), self.lower_, self.upper_)
+        unit = to_unit(self._encode(X, client), self.lower_, self.upper_)
         design = np.column_stack([np.ones(len(unit)), unit - 0.5])
         chosen = self._match(unit)
         unit_target = np.clip((design * self.consequents_[chosen]).sum(axis=1), -0.5, 0.5)
@@ -159,11 +159,11 @@ class FuzzyRulesRegressor(BaselineRegressor):
         for first in range(0, len(unit), 256):
             rows = slice(first, first + 256)
             active = strength(unit[rows], self.antecedents_, self.n_fuzzy_sets)
-            away = np.abs(unit[rows, None] * (self.n_fuzzy_sets - 1) - self.antecedents_).sum(
+            distance = np.abs(unit[rows, None] * (self.n_fuzzy_sets - 1) - self.antecedents_).sum(
                 axis=2
             )
             none = active.max(axis=1) <= 0
-            chosen[rows] = np.where(none, away.argmin(axis=1), active.argmax(axis=1))
+            chosen[rows] = np.where(none, distance.argmin(axis=1), active.argmax(axis=1))
         return chosen
 
     @property
@@ -184,4 +184,4 @@ class FuzzyRulesRegressor(BaselineRegressor):
     def readable(self) -> dict[str, Any]:
         """Return the meaning of the state's arrays."""
         name = "Takagi-Sugeno-Kang fuzzy rules, maximum matching"
-        return self._described(name, rules=self.n_rules_)
+        return self._model_info(name, rules=self.n_rules_)

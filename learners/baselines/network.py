@@ -57,8 +57,8 @@ class NetworkStep(Query):
         if schema.target is None or not self.hidden or min(self.hidden) < 1:
             raise QueryError("malformed", "a network needs a target and hidden units")
         size = sum((a + 1) * b for a, b in _layers(schema, self.hidden, self.classes))
-        sane = self.weights.shape == (size,) and size <= MAX_WEIGHTS
-        if not sane or not np.isfinite(self.weights).all():
+        valid = self.weights.shape == (size,) and size <= MAX_WEIGHTS
+        if not valid or not np.isfinite(self.weights).all():
             raise QueryError("malformed", "a network needs its weights, finite numbers")
         if not (1 <= self.passes <= MAX_PASSES and self.batch >= 1 and 0 < self.step <= 1):
             raise QueryError("malformed", "passes, batch or step make no sense")
@@ -70,12 +70,12 @@ class NetworkStep(Query):
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Take Adam's steps (Kingma and Ba 2015); without records, the weights are unchanged."""
         records = len(view.table)
-        x, y = inputs(view.table.x, view.schema), _target(view.table, self.classes)
+        X, y = inputs(view.table.x, view.schema), _target(view.table, self.classes)
         rng = view.rng(f"baselines.network {self.round}")
         layers = _layers(view.schema, self.hidden, self.classes)
         weights, moments = self.weights.astype(float), np.zeros((2, len(self.weights)))
         for number, rows in enumerate(_batches(records, self.passes, self.batch, rng), start=1):
-            gradient = _gradient(weights, layers, x[rows], y[rows], self.classes)
+            gradient = _gradient(weights, layers, X[rows], y[rows], self.classes)
             moments[0] += 0.1 * (gradient - moments[0])
             moments[1] += 0.001 * (gradient**2 - moments[1])
             mean, square = moments[0] / (1 - 0.9**number), moments[1] / (1 - 0.999**number)
@@ -83,15 +83,15 @@ class NetworkStep(Query):
         return {"weights": weights.astype(np.float32), "size": np.array([float(records)])}
 
 
-def inputs(x: np.ndarray, schema: Schema) -> np.ndarray:
+def inputs(X: np.ndarray, schema: Schema) -> np.ndarray:
     """Return numbers scaled to [-1, 1] by their public bounds, and one-hot categories."""
     columns = []
-    for place, column in enumerate(schema.features):
+    for index, column in enumerate(schema.features):
         if column.categories:
-            columns += [x[:, place] == code for code in range(len(column.categories))]
+            columns += [X[:, index] == code for code in range(len(column.categories))]
         else:
             low, high = column.bounds
-            columns.append(2 * (x[:, place] - low) / (high - low) - 1)
+            columns.append(2 * (X[:, index] - low) / (high - low) - 1)
     return np.column_stack(columns).astype(float)
 
 
@@ -105,8 +105,8 @@ def _target(records: Records, classes: int) -> np.ndarray:
 
 
 def _layers(schema: Schema, hidden: Sequence[int], classes: int) -> list[tuple[int, int]]:
-    wide = sum(len(column.categories) or 1 for column in schema.features)
-    sizes = [wide, *hidden, classes or 1]
+    n_inputs = sum(len(column.categories) or 1 for column in schema.features)
+    sizes = [n_inputs, *hidden, classes or 1]
     return list(pairwise(sizes))
 
 
@@ -121,19 +121,19 @@ def _batches(
 
 def _matrices(weights: np.ndarray, layers: Sequence[tuple[int, int]]) -> list[np.ndarray]:
     """Return each layer's weights, with the biases as last row."""
-    found, first = [], 0
-    for inside, outside in layers:
-        size = (inside + 1) * outside
-        found.append(weights[first : first + size].reshape(inside + 1, outside))
+    matrices, first = [], 0
+    for n_in, n_out in layers:
+        size = (n_in + 1) * n_out
+        matrices.append(weights[first : first + size].reshape(n_in + 1, n_out))
         first += size
-    return found
+    return matrices
 
 
 def forward(
-    weights: np.ndarray, layers: Sequence[tuple[int, int]], x: np.ndarray
+    weights: np.ndarray, layers: Sequence[tuple[int, int]], X: np.ndarray
 ) -> list[np.ndarray]:
     """Return each layer's outputs: ReLU, except for the last one."""
-    outputs, matrices = [x], _matrices(weights, layers)
+    outputs, matrices = [X], _matrices(weights, layers)
     for number, matrix in enumerate(matrices):
         sums = outputs[-1] @ matrix[:-1] + matrix[-1]
         outputs.append(sums if number == len(matrices) - 1 else np.maximum(sums, 0))
@@ -143,18 +143,18 @@ def forward(
 def _gradient(
     weights: np.ndarray,
     layers: Sequence[tuple[int, int]],
-    x: np.ndarray,
+    X: np.ndarray,
     y: np.ndarray,
     classes: int,
 ) -> np.ndarray:
     """Return the gradient of the mean loss: cross-entropy for classes, half the squared error for numbers."""
-    outputs, matrices = forward(weights, layers, x), _matrices(weights, layers)
+    outputs, matrices = forward(weights, layers, X), _matrices(weights, layers)
     error = (softmax(outputs[-1], axis=1) if classes else outputs[-1]) - y
     gradients = []
-    for matrix, below in zip(reversed(matrices), reversed(outputs[:-1]), strict=True):
-        gradient = np.concatenate([below.T @ error, error.sum(axis=0)[None]])
-        gradients.append(gradient.reshape(-1) / len(x))
-        error = (error @ matrix[:-1].T) * (below > 0)
+    for matrix, previous in zip(reversed(matrices), reversed(outputs[:-1]), strict=True):
+        gradient = np.concatenate([previous.T @ error, error.sum(axis=0)[None]])
+        gradients.append(gradient.reshape(-1) / len(X))
+        error = (error @ matrix[:-1].T) * (previous > 0)
     return np.concatenate(gradients[::-1])
 
 
@@ -206,19 +206,19 @@ class _FedAvgNetwork(Baseline):
             weights, tuple(self.hidden_layer_sizes), self._n_classes(schema), *settings
         )
 
-    def _first(self, schema: Schema) -> np.ndarray:
+    def _initial_weights(self, schema: Schema) -> np.ndarray:
         """Draw initial weights (He et al. 2015), with zero biases."""
         rng = np.random.default_rng(self.random_state)
         parts = []
-        for inside, outside in self._shape(schema):
-            drawn = rng.normal(0, np.sqrt(2 / inside), (inside, outside))
-            parts.append(np.concatenate([drawn, np.zeros((1, outside))]).reshape(-1))
+        for n_in, n_out in self._shape(schema):
+            drawn = rng.normal(0, np.sqrt(2 / n_in), (n_in, n_out))
+            parts.append(np.concatenate([drawn, np.zeros((1, n_out))]).reshape(-1))
         return np.concatenate(parts).astype(np.float32)
 
     def fit(self, federation: Disclosure) -> Self:
         """Average until the rounds are over or no client answers; errors as for the base."""
         self._start(federation)
-        weights = self._first(self.schema_)
+        weights = self._initial_weights(self.schema_)
         for number in range(self.n_rounds):
             try:
                 answers = federation.ask(self._query(self.schema_, weights, number))
@@ -230,14 +230,14 @@ class _FedAvgNetwork(Baseline):
             replies = answers.each("weights")
             total = sum(sizes[client] for client in replies)
             if total:
-                mean = sum(np.asarray(own) * (sizes[c] / total) for c, own in replies.items())
+                mean = sum(np.asarray(reply) * (sizes[c] / total) for c, reply in replies.items())
                 weights = np.asarray(mean, dtype=np.float32)
         self.weights_ = weights
         return self
 
-    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+    def _outputs(self, X: Rows, client: Any) -> np.ndarray:
         """Return class probabilities, or the target within its public bounds; shape (rows, classes or 1)."""
-        rows = inputs(self._encode(x, client), self.schema_)
+        rows = inputs(self._encode(X, client), self.schema_)
         outputs = forward(self.weights_.astype(float), self._shape(self.schema_), rows)[-1]
         if self._classifies:
             return np.asarray(softmax(outputs, axis=1))
@@ -246,11 +246,11 @@ class _FedAvgNetwork(Baseline):
         return np.asarray((np.clip(outputs, -0.5, 0.5) + 0.5) * (high - low) + low)
 
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
-        return [Planned(self._query(schema, self._first(schema), 0), self.n_rounds)]
+        return [Planned(self._query(schema, self._initial_weights(schema), 0), self.n_rounds)]
 
     def readable(self) -> dict[str, Any]:
-        layers = [{"inputs": inside, "outputs": out} for inside, out in self._shape(self.schema_)]
-        return self._described("neural network by federated averaging", layers=layers)
+        layers = [{"inputs": n_in, "outputs": n_out} for n_in, n_out in self._shape(self.schema_)]
+        return self._model_info("neural network by federated averaging", layers=layers)
 
 
 class FedAvgNetworkClassifier(_FedAvgNetwork, BaselineClassifier):
@@ -305,7 +305,7 @@ class FedAvgLogistic(LinearBaseline):
         self._start(federation)
         terms = _linear(federation.schema)
         answers = federation.ask(Supports(terms))
-        sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
+        sizes = {client: float(size[0]) for client, size in answers.each("size").items()}
         zeros = np.zeros(len(terms))
         averaging = Averaging(
             rounds=self.n_rounds,

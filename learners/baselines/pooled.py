@@ -68,13 +68,13 @@ class RawBaseline(Baseline):
         if self._pools:
             tables = {POOLED: np.concatenate(list(tables.values()))}
         self.models_ = {
-            name: self._learned(name, Records(self.schema_, table[:, :-1], table[:, -1]))
+            name: self._fit_model(name, Records(self.schema_, table[:, :-1], table[:, -1]))
             for name, table in tables.items()
         }
         return self
 
     @abstractmethod
-    def _learned(self, name: str, records: Records) -> Any:
+    def _fit_model(self, name: str, records: Records) -> Any:
         """Return a model of a client's records, or of all."""
 
     @abstractmethod
@@ -113,7 +113,7 @@ class _RawRuleFit(RawBaseline):
         copy: FederatedLearner = clone(self.learner)
         return copy
 
-    def _learned(self, name: str, records: Records) -> FederatedLearner:
+    def _fit_model(self, name: str, records: Records) -> FederatedLearner:
         return self._unfitted().fit(UngatedDisclosure({name: records}))
 
     def predict(self, X: Rows, *, client: Any = None) -> np.ndarray:
@@ -122,16 +122,16 @@ class _RawRuleFit(RawBaseline):
         if not others:
             self._encode(X, client)  # which refuses what is none
             return np.asarray(first.predict(X))
-        mean = self._predicted(X, client)
+        mean = self._outputs(X, client)
         return np.asarray(first.classes_[mean.argmax(axis=1)] if self._classifies else mean[:, 0])
 
-    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        self._encode(x, client)  # which refuses what is none
-        each = [
-            model.predict_proba(x) if self._classifies else model.predict(x)[:, None]
+    def _outputs(self, X: Rows, client: Any) -> np.ndarray:
+        self._encode(X, client)  # which refuses what is none
+        outputs = [
+            model.predict_proba(X) if self._classifies else model.predict(X)[:, None]
             for model in self.models_.values()
         ]
-        return np.asarray(np.mean(each, axis=0))
+        return np.asarray(np.mean(outputs, axis=0))
 
     def check(self, schema: Schema) -> None:
         super().check(schema)

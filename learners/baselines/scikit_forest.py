@@ -33,35 +33,44 @@ class EncodedForest:
     @classmethod
     def grown(cls, model: Any, records: Records, classes: int) -> Self:
         """Order the categories by their mean target (of the most frequent class), and fit."""
-        x, y, schema = records.x, records.target, records.schema
-        said = (y == np.bincount((y - y.min()).astype(int)).argmax() + y.min()) if classes else y
+        X, y, schema = records.x, records.target, records.schema
+        response = (
+            (y == np.bincount((y - y.min()).astype(int)).argmax() + y.min()) if classes else y
+        )
         codes = {
-            index: _means(x[:, index].astype(int), said, len(column.categories))
+            index: _means(X[:, index].astype(int), response, len(column.categories))
             for index, column in enumerate(schema.features)
             if column.categories
         }
-        model.fit(_numbers(x, codes), y)
-        trees = [own.tree_ for own in model.estimators_]
+        model.fit(_numbers(X, codes), y)
+        trees = [t.tree_ for t in model.estimators_]
         forest = forest_of(
-            [(own.feature, own.threshold, own.children_left, own.children_right) for own in trees]
+            [(t.feature, t.threshold, t.children_left, t.children_right) for t in trees]
         )
-        sums = np.concatenate([own.value[:, 0] for own in trees])
+        sums = np.concatenate([t.value[:, 0] for t in trees])
         if not classes:
             return cls(forest, sums, codes)
         assert schema.target is not None
         values = np.zeros((len(sums), classes))
-        seen = (model.classes_ - schema.target.bounds[0]).astype(int)
-        values[:, seen] = sums / sums.sum(axis=1, keepdims=True)
+        present = (model.classes_ - schema.target.bounds[0]).astype(int)
+        values[:, present] = sums / sums.sum(axis=1, keepdims=True)
         return cls(forest, values, codes)
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """Return the mean over trees, shape (rows, values)."""
-        return self.forest.mean(_numbers(x, self.codes), self.values)
+        return self.forest.mean(_numbers(X, self.codes), self.values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for :meth:`from_dict`."""
-        own = self.forest
-        arrays = (own.feature, own.children, own.cuts, own.categories, own.roots, self.values)
+        trees = self.forest
+        arrays = (
+            trees.feature,
+            trees.children,
+            trees.cuts,
+            trees.categories,
+            trees.roots,
+            self.values,
+        )
         codes = {str(index): plain(array) for index, array in self.codes.items()}
         return {"arrays": [plain(array) for array in arrays], "codes": codes}
 
@@ -83,17 +92,17 @@ def forest_of(trees: Sequence[tuple[np.ndarray, ...]]) -> tree.Forest:
     )
 
 
-def _numbers(x: np.ndarray, codes: Mapping[int, np.ndarray]) -> np.ndarray:
-    x = x.copy()
+def _numbers(X: np.ndarray, codes: Mapping[int, np.ndarray]) -> np.ndarray:
+    X = X.copy()
     for index, numbers in codes.items():
-        x[:, index] = numbers[x[:, index].astype(int)]
-    return x
+        X[:, index] = numbers[X[:, index].astype(int)]
+    return X
 
 
-def _means(codes: np.ndarray, said: np.ndarray, categories: int) -> np.ndarray:
-    sums = np.bincount(codes, said, categories)
+def _means(codes: np.ndarray, response: np.ndarray, categories: int) -> np.ndarray:
+    sums = np.bincount(codes, response, categories)
     counts = np.bincount(codes, minlength=categories)
-    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), said.mean()))
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), response.mean()))
 
 
 class _ScikitForest(RawBaseline):
@@ -123,7 +132,7 @@ class _ScikitForest(RawBaseline):
     ) -> None:
         self._set(locals())
 
-    def _learned(self, name: str, records: Records) -> EncodedForest:
+    def _fit_model(self, name: str, records: Records) -> EncodedForest:
         kind = RandomForestClassifier if self._classifies else RandomForestRegressor
         forest = kind(
             self.n_estimators,
@@ -134,22 +143,22 @@ class _ScikitForest(RawBaseline):
         )
         return EncodedForest.grown(forest, records, self._n_classes(self.schema_))
 
-    def _predicted(self, x: Rows, client: str | Sequence[str] | None) -> np.ndarray:
+    def _outputs(self, X: Rows, client: str | Sequence[str] | None) -> np.ndarray:
         """Predict by the model of a row's client if known, else by the mean over models."""
-        rows = self._encode(x)
+        rows = self._encode(X)
         values = {name: model.predict(rows) for name, model in self.models_.items()}
         mean = np.asarray(np.mean(list(values.values()), axis=0))
         if client is None or self._pools:
             return mean
-        one = isinstance(client, str)
-        names = np.full(len(rows), client) if one else np.asarray(client).astype(str)
-        for name, own in values.items():
-            mean[names == name] = own[names == name]
+        single = isinstance(client, str)
+        names = np.full(len(rows), client) if single else np.asarray(client).astype(str)
+        for name, predictions in values.items():
+            mean[names == name] = predictions[names == name]
         return mean
 
     def readable(self) -> dict[str, Any]:
         nodes = {name: len(model.forest.feature) for name, model in self.models_.items()}
-        return self._described("scikit-learn's random forest", nodes=nodes)
+        return self._model_info("scikit-learn's random forest", nodes=nodes)
 
     def _read(self, data: Mapping[str, Any]) -> EncodedForest:
         model = EncodedForest.from_dict(data)

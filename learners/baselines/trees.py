@@ -48,10 +48,10 @@ class KeepOwn(LocalEffect):
         view.shelf[self.kind] = grown(view, self.scoring, self.lowest, self.deepest).to_dict()
 
 
-def grown(view: View, scoring: Scoring, lowest: int, deepest: int) -> PersonalTree:
+def grown(view: View, scoring: Scoring, min_depth: int, max_depth: int) -> PersonalTree:
     """Return a CART tree of the depth chosen by cross-validation, on all records of a view."""
     client = Client.of(view, scoring.classify)
-    depth = client.own_depth(scoring.folds, range(lowest, deepest + 1))
+    depth = client.local_depth(scoring.folds, range(min_depth, max_depth + 1))
     nodes = local.cart(client.x, client.y, client.classes, depth)
     return PersonalTree.of_nodes(nodes, "own")
 
@@ -93,8 +93,8 @@ class _LocalTree(_Trees, PersonalLearner):
         outputs = classes(self.schema_) if self._classifies else 1
         return PersonalTree.off_shelf(shelf[KeepOwn.kind], self.schema_, outputs)
 
-    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        encoded = self._encode(x, client)
+    def _outputs(self, X: Rows, client: Any) -> np.ndarray:
+        encoded = self._encode(X, client)
         tree: PersonalTree = self.at_home(client)
         return tree.predict(encoded)
 
@@ -116,13 +116,13 @@ class _CentralTree(_Trees, RawBaseline):
 
     _pools: ClassVar[bool] = True
 
-    def _learned(self, name: str, records: Records) -> PersonalTree:
+    def _fit_model(self, name: str, records: Records) -> PersonalTree:
         view = View(records, self.schema_, name.encode())
         return grown(view, self._scoring, self.min_depth, self.max_depth)
 
-    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
+    def _outputs(self, X: Rows, client: Any) -> np.ndarray:
         tree: PersonalTree = self.models_[POOLED]
-        return tree.predict(self._encode(x, client))
+        return tree.predict(self._encode(X, client))
 
     def _read(self, data: Mapping[str, Any]) -> PersonalTree:
         tree = PersonalTree.from_dict(data)

@@ -58,35 +58,35 @@ class TruexTreeClassifier(BaselineClassifier):
     def fit(self, federation: Disclosure) -> Self:
         """Grow the tree, and set ``shared_``; errors as for the base."""
         self._start(federation)
-        schema, growth = federation.schema, NoisyTreeGrower(classes(federation.schema))
+        schema, grower = federation.schema, NoisyTreeGrower(classes(federation.schema))
         features, open_ = np.arange(len(schema.features)), [0]
         edges = self._edges(schema)
         for level in range(self.max_depth):
-            asked = LevelCounts(growth.tree, np.array(open_), features, edges, None)
+            query = LevelCounts(grower.tree, np.array(open_), features, edges, None)
             try:
-                told = np.asarray(federation.ask(asked).total("counts"), dtype=float)
+                counts = np.asarray(federation.ask(query).total("counts"), dtype=float)
             except NobodyAnswered:
                 if not level:
                     raise
                 break
-            rule = SplitCriterion(least=0.0, doubt=0.0)
-            open_ = growth.level(open_, told, features, edges, 0.0, rule)
+            rule = SplitCriterion(min_records=0.0, noise_stds=0.0)
+            open_ = grower.level(open_, counts, features, edges, 0.0, rule)
             if not open_:
                 break
-        self._label(federation, growth, edges)
-        self.shared_ = Shared(growth.tree, growth.shares)
+        self._label(federation, grower, edges)
+        self.shared_ = Shared(grower.tree, grower.fractions)
         return self
 
-    def _label(self, federation: Disclosure, growth: NoisyTreeGrower, edges: np.ndarray) -> None:
+    def _label(self, federation: Disclosure, grower: NoisyTreeGrower, edges: np.ndarray) -> None:
         """Query the leaves' class counts again; without an answer keep the splits' counts."""
-        leaves = growth.tree.leaves
-        query = LevelCounts(growth.tree, leaves, np.zeros(1, np.int64), edges[:1], None)
+        leaves = grower.tree.leaves
+        query = LevelCounts(grower.tree, leaves, np.zeros(1, np.int64), edges[:1], None)
         try:
             counts = np.asarray(federation.ask(query).total("counts"), dtype=float)
         except NobodyAnswered:
             return
         for node, of_node in zip(leaves.tolist(), counts[:, 0].sum(axis=1), strict=True):
-            growth.nodes[node].counts = of_node
+            grower.nodes[node].counts = of_node
 
     def _edges(self, schema: Schema) -> np.ndarray:
         """Return public edges: between all values of columns with few, else at equal steps."""
@@ -100,10 +100,10 @@ class TruexTreeClassifier(BaselineClassifier):
                 rows.append(np.linspace(low, high, self.n_bins + 1)[1:-1])
         return padded(rows, max(map(len, rows)))
 
-    def _predicted(self, x: Rows, client: Any) -> np.ndarray:
-        reached = self.shared_.tree.reach(self._encode(x, client))
-        shares: np.ndarray = self.shared_.values[reached]
-        return shares
+    def _outputs(self, X: Rows, client: Any) -> np.ndarray:
+        leaves = self.shared_.tree.reach(self._encode(X, client))
+        probabilities: np.ndarray = self.shared_.values[leaves]
+        return probabilities
 
     def check(self, schema: Schema) -> None:
         """Check that the target is classes."""

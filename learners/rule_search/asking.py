@@ -21,7 +21,7 @@ class FoundRule:
 
     structure: Symbols  #: the structure
     share: float  #: estimated fraction of individuals who hold it
-    deviation: float  #: standard deviation of that estimate
+    std: float  #: standard deviation of that estimate
 
     @classmethod
     def of_count(cls, structure: Symbols, holders: float, std: float, people: int) -> Self:
@@ -57,42 +57,42 @@ class CohortSession:
         self, templates: Sequence[Symbols], spend: Fraction | None, who: CohortSample | None = None
     ) -> SupportEstimate:
         """Estimate the holders of sibling templates; NobodyAnswered ends the search."""
-        whom = who or self.everybody
-        query = TemplateBits(whom, self.grammar.digest, tuple(templates))
-        answer = offered(self.federation, query, spend)
-        return self.noted(counts(answer, whom.size * len(self.federation.clients)), spend)
+        sample = who or self.everybody
+        query = TemplateBits(sample, self.grammar.digest, tuple(templates))
+        answer = ask_offering(self.federation, query, spend)
+        return self.record(counts(answer, sample.size * len(self.federation.clients)), spend)
 
-    def noted(self, result: SupportEstimate, spend: Fraction | None) -> SupportEstimate:
+    def record(self, result: SupportEstimate, spend: Fraction | None) -> SupportEstimate:
         """Record a query among the steps."""
         number, first = len(result.estimate), float(result.estimate[0])
         self.steps.append(SearchStep(number, result.people, float(spend or 0), first))
         return result
 
     def parameters(
-        self, found: Sequence[FoundRule], spend: Fraction, percent: float
+        self, rules: Sequence[FoundRule], spend: Fraction, percent: float
     ) -> list[list[float]]:
         """Query once all structures' parameters, and return a percentile of each, in preorder."""
-        ranges = [self.grammar.ranges(one.structure) for one in found]
-        structures, widths = tuple(one.structure for one in found), tuple(map(len, ranges))
+        ranges = [self.grammar.ranges(rule.structure) for rule in rules]
+        structures, widths = tuple(rule.structure for rule in rules), tuple(map(len, ranges))
         query = Parameters(self.everybody, self.grammar.digest, structures, widths)
-        answer = offered(self.federation, query, spend)
+        answer = ask_offering(self.federation, query, spend)
         parts = [release.parts["values"] for release in answer.releases.values()]
         rows = iter(np.concatenate([part.units * float(part.grid) for part in parts], axis=1))
         scale = max(
             (part.noise.parameter * float(part.grid) for part in parts if part.noise), default=0.0
         )
         # A mixture's weight is above 0 and at most 1.
-        shares = [float(np.clip(one.share, 1e-4, 1.0)) for one in found]
+        fractions = [float(np.clip(rule.share, 1e-4, 1.0)) for rule in rules]
         return [
             [
-                low + (high - low) * percentile(next(rows), max(scale, 1e-6), share, percent)
-                for low, high in each
+                low + (high - low) * percentile(next(rows), max(scale, 1e-6), fraction, percent)
+                for low, high in limits
             ]
-            for each, share in zip(ranges, shares, strict=True)
+            for limits, fraction in zip(ranges, fractions, strict=True)
         ]
 
 
-def offered(federation: Disclosure, query: Query, spend: Fraction | None) -> Answer:
+def ask_offering(federation: Disclosure, query: Query, spend: Fraction | None) -> Answer:
     """Query all clients that offer an answer (NobodyAnswered: none does, by public state only)."""
     answer = federation.ask_offered(query, spend=spend).only
     if not answer.releases:

@@ -34,7 +34,7 @@ GRID = 10**6  #: Amounts of epsilon are multiples of 1 / GRID
 class BestFirst:
     """One run."""
 
-    asking: CohortSession  #: the cohort and its queries
+    session: CohortSession  #: the cohort and its queries
     exploration: Exploration  #: when a subtree is worth exploring
     total: Fraction  #: epsilon of an individual for the whole search
     settings: SearchSettings = DEFAULT  #: search settings
@@ -42,33 +42,33 @@ class BestFirst:
     ignored: list[Subtree] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        people = self.asking.people
-        self._prediction = SupportPrediction(self.asking.grammar, people, self.settings)
+        people = self.session.people
+        self._prediction = SupportPrediction(self.session.grammar, people, self.settings)
         self._finest = self.exploration.finest(people)
         self._valid = self.exploration.threshold * people
         self._remaining, self._number = self.total, count()
         self._heap: list[tuple[float, int, Subtree, bool]] = []
 
-    def run(self, most: int | None = None) -> list[FoundRule]:
-        """Search until the budget, the tree, or ``most`` queries are used up."""
-        root = Subtree((), None, 1, estimate=float(self.asking.people), deviation=0.0)
+    def run(self, max_queries: int | None = None) -> list[FoundRule]:
+        """Search until the budget, the tree, or ``max_queries`` queries are used up."""
+        root = Subtree((), None, 1, estimate=float(self.session.people), std=0.0)
         self._expand(root)
         try:
-            while most is None or len(self.asking.steps) < most:
+            while max_queries is None or len(self.session.steps) < max_queries:
                 child = self._next()
                 if child is not None:
                     self._conclude(child, self.examine(child))
-                elif not self._look_closer():
+                elif not self._refine():
                     break
         except NobodyAnswered:
-            return self._listed(self.settings.expected)
-        return self._listed(0 if child is None else self.settings.expected)
+            return self._list_rules(self.settings.expected)
+        return self._list_rules(0 if child is None else self.settings.expected)
 
     # --- choosing the template
     # ---------------------------------------------------------------------------
 
     def _expand(self, node: Subtree) -> None:
-        grammar = self.asking.grammar
+        grammar = self.session.grammar
         following = grammar.continuations(node.template)
         children = [(t[-1], grammar.open(t)) for t in following]
         node.untried = np.array(children, dtype=np.int64).reshape(-1, 2).T
@@ -106,28 +106,28 @@ class BestFirst:
     # --- choosing epsilon
     # ---------------------------------------------------------------------------
 
-    def _amount(self, child: Subtree, least: Fraction) -> Fraction:
-        """Return the epsilon for which all releases about it are together as precise as one at ``least``.
+    def _amount(self, child: Subtree, required: Fraction) -> Fraction:
+        """Return the epsilon for which all releases about it are together as precise as one at ``required``.
 
         Their precisions, sinh^2(eps / 2) in units of N / 4, add up. A query costs a small part of
         the budget, and more than the last one about the same template.
         """
-        lacking = math.sinh(float(least) / 2) ** 2 - self._precision(child)
-        enough = 2 * math.asinh(math.sqrt(max(0.0, lacking)))
+        missing = math.sinh(float(required) / 2) ** 2 - self._precision(child)
+        sufficient = 2 * math.asinh(math.sqrt(max(0.0, missing)))
         first = self.total / self.settings.spread
-        most = max(2 * child.epsilon, 4 * first) if child.epsilon else first
-        amount = max(min(Fraction(enough), most), child.epsilon)
+        limit = max(2 * child.epsilon, 4 * first) if child.epsilon else first
+        amount = max(min(Fraction(sufficient), limit), child.epsilon)
         return Fraction(math.ceil(amount * GRID) + 1, GRID)
 
     def _precision(self, child: Subtree) -> float:
-        return self.asking.people / (4 * child.deviation**2)
+        return self.session.people / (4 * child.std**2)
 
     def _ask(self, child: Subtree, epsilon: Fraction) -> None:
         """Query everybody; the last query gets the remaining budget, if that is more than before."""
         amount = min(epsilon, self._remaining)
         if amount <= child.epsilon:
             raise NobodyAnswered("the budget is used up")
-        counts = self.asking.bits([child.template], amount)
+        counts = self.session.bits([child.template], amount)
         self._remaining -= amount
         first = not child.epsilon
         child.add(counts, amount)
@@ -140,19 +140,19 @@ class BestFirst:
 
     def examine(self, child: Subtree) -> Verdict:
         """Query a template at the epsilon that its prediction requires, and return the verdict."""
-        people = self.asking.people
-        question = self.exploration.looking_for(people, child.predicted * people)
-        least = least_epsilon(question)
-        self._ask(child, self._amount(child, least))
-        sharp = self._precision(child) >= math.sinh(float(least) / 2) ** 2 * (1 - 1e-6)
-        final = question == self._finest and sharp
-        noise = 0.0 if final else self.settings.stand_out * child.deviation
-        held = child.estimate >= max(question.cut, noise)
+        people = self.session.people
+        test = self.exploration.looking_for(people, child.predicted * people)
+        required = least_epsilon(test)
+        self._ask(child, self._amount(child, required))
+        sharp = self._precision(child) >= math.sinh(float(required) / 2) ** 2 * (1 - 1e-6)
+        final = test == self._finest and sharp
+        noise = 0.0 if final else self.settings.stand_out * child.std
+        passed = child.estimate >= max(test.cut, noise)
         if not child.open:
             self._settle(child)
-            margin = self.settings.certain * child.deviation
-            held = held and child.estimate - self._valid >= margin
-        return "held" if held else "ignored" if final else "later"
+            margin = self.settings.certain * child.std
+            passed = passed and child.estimate - self._valid >= margin
+        return "held" if passed else "ignored" if final else "later"
 
     def _conclude(self, child: Subtree, verdict: Verdict) -> None:
         if verdict == "held" and child.open:
@@ -162,41 +162,41 @@ class BestFirst:
         elif verdict == "ignored":
             self.ignored.append(child)
 
-    def _look_closer(self) -> bool:
+    def _refine(self) -> bool:
         """Once the tree is explored, settle uncertain structures, then halve the margin for ignored ones."""
         for child in self.complete:
             self._settle(child, -math.inf)
-        closer = replace(self.exploration, margin=self.exploration.margin / 2)
-        finest = closer.finest(self.asking.people)
+        finer = replace(self.exploration, margin=self.exploration.margin / 2)
+        finest = finer.finest(self.session.people)
         if not self.ignored or finest == self._finest:
             return False
         if least_epsilon(finest) > self.settings.max_epsilon:
             return False
-        self.exploration, self._finest = closer, finest
+        self.exploration, self._finest = finer, finest
         for child in self.ignored:
             self._queue(child, finest.count / finest.people)
         self.ignored = []
         return True
 
-    def _settle(self, child: Subtree, least: float | None = None) -> None:
+    def _settle(self, child: Subtree, minimum: float | None = None) -> None:
         """Query a possibly valid structure at increasing epsilon until its validity is clear."""
         settings, nu = self.settings, self._valid
-        while abs(child.estimate - nu) < settings.certain * child.deviation:
-            stands_out = max(nu, settings.stand_out * child.deviation)
-            if child.estimate < (stands_out if least is None else least):
+        while abs(child.estimate - nu) < settings.certain * child.std:
+            stands_out = max(nu, settings.stand_out * child.std)
+            if child.estimate < (stands_out if minimum is None else minimum):
                 return
             if 2 * child.epsilon > settings.max_epsilon:
                 return
             self._ask(child, 2 * child.epsilon)
 
-    def _listed(self, expected: int) -> list[FoundRule]:
+    def _list_rules(self, expected: int) -> list[FoundRule]:
         if not self.complete:
             return []
-        people = self.asking.people
-        shares, stds = np.array([(c.estimate, c.deviation) for c in self.complete]).T / people
-        probability = validity(shares, stds, self.exploration.threshold, self.settings)
+        people = self.session.people
+        fractions, stds = np.array([(c.estimate, c.std) for c in self.complete]).T / people
+        probability = validity(fractions, stds, self.exploration.threshold, self.settings)
         return [
-            FoundRule(self.complete[i].template, float(shares[i]), float(stds[i]))
+            FoundRule(self.complete[i].template, float(fractions[i]), float(stds[i]))
             for i in listed(probability, expected, self.settings)
         ]
 
@@ -216,7 +216,7 @@ class Subtree:
     open: int  #: open parts; zero for a complete structure
     predicted: float = 1.0  #: Predicted fraction of holders, at the time of the query
     estimate: float = 0.0  #: from all releases about it, by inverse variance
-    deviation: float = math.inf
+    std: float = math.inf
     epsilon: Fraction = Fraction(0)  #: The largest epsilon of a release about it
     #: Untried children: their last symbols, and their open parts.
     untried: np.ndarray = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
@@ -230,9 +230,9 @@ class Subtree:
 
     def add(self, counts: SupportEstimate, epsilon: Fraction) -> None:
         """Combine a release with earlier ones, with independent noise."""
-        before = SupportEstimate(np.array([self.estimate]), self.deviation, counts.people)
+        before = SupportEstimate(np.array([self.estimate]), self.std, counts.people)
         both = before.combined(counts) if self.epsilon else counts
-        self.estimate, self.deviation = float(both.estimate[0]), both.deviation
+        self.estimate, self.std = float(both.estimate[0]), both.std
         self.epsilon = epsilon
 
 
@@ -244,21 +244,21 @@ class SupportPrediction:
         operators = np.arange(grammar.size + 1) > grammar.atoms
         prior, weight = np.where(operators, settings.operator, settings.atom), settings.prior_weight
         #: Weighted sums of each symbol's relative supports, and sums of weights.
-        self._seen = np.stack([weight * prior, np.full(len(prior), weight)])
+        self._supports = np.stack([weight * prior, np.full(len(prior), weight)])
         self._completion = settings.completion
 
     def learn(self, child: Subtree) -> None:
         """Update by the first release about a child; noisy ones have little weight."""
         parent, symbol, half = child.parent, child.template[-1], self._settings.half_std
         assert parent is not None
-        relative = np.array([child.estimate, child.deviation]) / max(parent.estimate, 1.0)
+        relative = np.array([child.estimate, child.std]) / max(parent.estimate, 1.0)
         weight = half**2 / (half**2 + relative[1] ** 2)
-        self._seen[:, symbol] += weight * relative[0], weight
+        self._supports[:, symbol] += weight * relative[0], weight
         row = self._children(parent)[int(symbol <= self._atoms)]
         row += weight * relative[0], weight * float(self._symbol(symbol))
-        atoms = self._seen[:, 1 : self._atoms + 1]
-        tried = atoms[:, atoms[1] > 2 * self._settings.prior_weight]
-        best = (tried[0] / tried[1]).max(initial=0.0)
+        atoms = self._supports[:, 1 : self._atoms + 1]
+        observed = atoms[:, atoms[1] > 2 * self._settings.prior_weight]
+        best = (observed[0] / observed[1]).max(initial=0.0)
         self._completion = float(np.clip(best or self._settings.completion, 0.001, 1.0))
 
     def _children(self, parent: Subtree) -> np.ndarray:
@@ -267,26 +267,28 @@ class SupportPrediction:
         return parent.children
 
     def _symbol(self, symbol: int | np.ndarray) -> np.ndarray:
-        seen, weight = self._seen[:, symbol]
-        return np.asarray(np.clip(seen / weight, 0.0, 1.0))
+        total, weight = self._supports[:, symbol]
+        return np.asarray(np.clip(total / weight, 0.0, 1.0))
 
     def shares(self, parent: Subtree) -> np.ndarray:
         """Return predicted fractions of individuals that hold the untried children."""
         symbols = parent.untried[0]
-        seen, expected = self._children(parent)[(symbols <= self._atoms).astype(int)].T
-        relative = self._symbol(symbols) * np.maximum(0.02, seen) / expected
+        sums, weights = self._children(parent)[(symbols <= self._atoms).astype(int)].T
+        relative = self._symbol(symbols) * np.maximum(0.02, sums) / weights
         return np.asarray(np.minimum(relative, 1.0) * parent.estimate / self._people)
 
     def scores(self, parent: Subtree) -> np.ndarray:
         """Return the untried children's scores; see :meth:`score`."""
-        return self._scored(self.shares(parent), parent.untried[1], len(parent.template) + 1)
+        return self._scores(self.shares(parent), parent.untried[1], len(parent.template) + 1)
 
     def score(self, child: Subtree) -> float:
         """Return the predicted support of the most frequent structure below it; ties: longer templates."""
-        return float(self._scored(np.array(child.predicted), child.open, len(child.template)))
+        return float(self._scores(np.array(child.predicted), child.open, len(child.template)))
 
-    def _scored(self, share: np.ndarray, still_open: np.ndarray | int, length: int) -> np.ndarray:
-        return np.asarray(share * self._completion**still_open * (1 + 0.001 * length))
+    def _scores(
+        self, fractions: np.ndarray, still_open: np.ndarray | int, length: int
+    ) -> np.ndarray:
+        return np.asarray(fractions * self._completion**still_open * (1 + 0.001 * length))
 
 
 # --- the choice of listed structures: an empirical Bayes posterior, and the best list by it Most templates have no
@@ -297,10 +299,7 @@ CELLS, ROUNDS = 40, 60  #: Grid of positive fractions from nu / 16 to 1; EM iter
 
 
 def validity(
-    estimate: np.ndarray,
-    deviation: np.ndarray,
-    threshold: float,
-    settings: SearchSettings = DEFAULT,
+    estimate: np.ndarray, std: np.ndarray, threshold: float, settings: SearchSettings = DEFAULT
 ) -> np.ndarray:
     """Return the probability that at least a fraction nu hold a structure, shape (structures,).
 
@@ -308,7 +307,7 @@ def validity(
     each.
     """
     grid = np.concatenate([[0.0], np.geomspace(threshold / 16, 1.0, CELLS)])
-    logs = -0.5 * ((estimate[:, None] - grid) / deviation[:, None]) ** 2
+    logs = -0.5 * ((estimate[:, None] - grid) / std[:, None]) ** 2
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     empty, weight = settings.empty, settings.empty_weight
     prior = np.where(grid == 0, empty, (1 - empty) / CELLS)

@@ -40,54 +40,52 @@ class SupportEstimate:
     """Estimated numbers of individuals with a match."""
 
     estimate: np.ndarray  #: unbiased, shape (templates,); may be negative
-    deviation: float  #: standard deviation of the noise, equal for all
+    std: float  #: standard deviation of the noise, equal for all
     people: int  #: how many answered
     flip: float | None = None  #: flip probability of an answer; None after several queries
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return normal confidence limits, clipped to the possible range; fast, and approximate."""
-        reach = float(stats.norm.ppf((1 + level) / 2)) * self.deviation
-        low = np.clip(self.estimate - reach, 0, self.people)
-        return low, np.clip(self.estimate + reach, 0, self.people)
+        half_width = float(stats.norm.ppf((1 + level) / 2)) * self.std
+        low = np.clip(self.estimate - half_width, 0, self.people)
+        return low, np.clip(self.estimate + half_width, 0, self.people)
 
     def exact_interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return exact limits for any size (:func:`exact_limits`; InputError: after several queries)."""
         if self.flip is None:
             raise InputError("exact limits are of one question's answers; use interval() instead")
         yes = np.rint(self.estimate * (1 - 2 * self.flip) + self.people * self.flip).astype(int)
-        limits = [exact_limits(int(each), self.people, self.flip, level) for each in yes]
+        limits = [exact_limits(int(count), self.people, self.flip, level) for count in yes]
         low, high = np.array(limits, dtype=float).reshape(-1, 2).T
         return low, high
 
     def at(self, index: int) -> SupportEstimate:
         """Return the estimate of one template."""
-        return SupportEstimate(
-            self.estimate[index : index + 1], self.deviation, self.people, self.flip
-        )
+        return SupportEstimate(self.estimate[index : index + 1], self.std, self.people, self.flip)
 
     def combined(self, other: SupportEstimate) -> SupportEstimate:
         """Combine two estimates of the same counts, weighted by precision."""
-        if not (self.deviation > 0 and other.deviation > 0):
-            return self if self.deviation <= other.deviation else other
-        weights = np.array([self.deviation**-2, other.deviation**-2])
+        if not (self.std > 0 and other.std > 0):
+            return self if self.std <= other.std else other
+        weights = np.array([self.std**-2, other.std**-2])
         mean = (weights[0] * self.estimate + weights[1] * other.estimate) / weights.sum()
         return SupportEstimate(mean, float(weights.sum() ** -0.5), self.people)
 
 
-def counts(answer: Answer, asked: int | None = None) -> SupportEstimate:
+def counts(answer: Answer, n_asked: int | None = None) -> SupportEstimate:
     """Estimate from the releases of one query, of cohorts and single individuals alike.
 
     c_hat = (r - N q) / (1 - 2 q) for r yes-answers of N (DP-RuL equation 4), with variance N q (1 -
-    q) / (1 - 2 q)^2 for any truth. AnswerError unless all of ``asked`` answered once, with the same
+    q) / (1 - 2 q)^2 for any truth. AnswerError unless all of ``n_asked`` answered once, with the same
     noise and without gaps.
     """
     parts = [release.parts["bits"] for release in answer.releases.values() if "bits" in release]
     if not parts or any(part.mask is not None for part in parts):
         raise AnswerError("no complete answer: the question was not answered by those it asked")
     people = sum(part.units.shape[1] for part in parts)
-    if asked is not None and people != asked:
+    if n_asked is not None and people != n_asked:
         raise AnswerError(
-            f"{people} individuals answered a question to {asked}: somebody answered twice or not "
+            f"{people} individuals answered a question to {n_asked}: somebody answered twice or not "
             "at all; count each individual once"
         )
     flips = {flip_of(part) for part in parts}
@@ -96,8 +94,8 @@ def counts(answer: Answer, asked: int | None = None) -> SupportEstimate:
     flip = flips.pop()
     yes = sum(np.count_nonzero(part.units, axis=1) for part in parts)
     scale = 1 - 2 * flip
-    deviation = float(np.sqrt(people * flip * (1 - flip)) / scale)
-    return SupportEstimate(np.asarray((yes - people * flip) / scale), deviation, people, flip)
+    std = float(np.sqrt(people * flip * (1 - flip)) / scale)
+    return SupportEstimate(np.asarray((yes - people * flip) / scale), std, people, flip)
 
 
 def flip_of(part: ReleasedPart) -> float:
@@ -126,11 +124,11 @@ def hashed_counts(answer: Answer) -> SupportEstimate:
     sums = np.bincount(
         query.masks(), weights=1.0 - 2.0 * parts[0].units[0], minlength=2**query.width
     )
-    estimate = _transformed(sums)[1 : len(query.templates) + 1] / scale
+    estimate = _walsh_hadamard(sums)[1 : len(query.templates) + 1] / scale
     return SupportEstimate(estimate, float(np.sqrt(people) / scale), people)
 
 
-def _transformed(sums: np.ndarray) -> np.ndarray:
+def _walsh_hadamard(sums: np.ndarray) -> np.ndarray:
     """Return the Walsh-Hadamard transform: at t, the sum over m of (-1)^parity(m & t) sums[m]."""
     width, values = len(sums).bit_length() - 1, sums.copy()
     for bit in range(width):
@@ -140,23 +138,23 @@ def _transformed(sums: np.ndarray) -> np.ndarray:
 
 
 def percentile(
-    noisy: np.ndarray, scale: float, share: float, percent: float, cells: int | None = None
+    noisy: np.ndarray, scale: float, fraction: float, percent: float, cells: int | None = None
 ) -> float:
     """Return a percentile of the holders' values, from 0 to 1, without the bias of noise and non-holders.
 
     The noisy values, shape (people,), are a mixture of non-holders, all at 1/2, and of the holders'
     unknown distribution on [0, 1]; each plus Laplace noise of a scale in the same units. EM
-    estimates the distribution over cells (40, or 400 for little noise), with the holders' ``share``
+    estimates the distribution over cells (40, or 400 for little noise), with the holders' ``fraction``
     above 0 fixed. It stops early on purpose: the maximum likelihood is spiky, and with much noise
     the uniform distribution's percentile remains.
     """
     cells = cells or (40 if scale > 0.02 else 400)
     centres = (np.arange(cells) + 0.5) / cells
-    edges, weights = _binned(noisy, scale)
+    edges, weights = _histogram(noisy, scale)
     likelihood = np.diff(
         _laplace_cdf((edges[:, None] - np.append(centres, 0.5)[None]) / scale), axis=0
     )
-    holders, others = share * likelihood[:, :-1], (1 - share) * likelihood[:, -1]
+    holders, others = fraction * likelihood[:, :-1], (1 - fraction) * likelihood[:, -1]
     mass = np.full(cells, 1 / cells)
     for _ in range(STEPS):
         expected = np.maximum(holders @ mass + others, 1e-300)
@@ -166,10 +164,10 @@ def percentile(
     return float(np.interp(percent / 100, cumulative, np.arange(cells + 1) / cells))
 
 
-def _binned(noisy: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+def _histogram(noisy: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """Return edges and histogram of noisy values over the range and some noise beyond it."""
-    reach = 6 * scale
-    inner = np.linspace(-reach, 1 + reach, 400)
+    margin = 6 * scale
+    inner = np.linspace(-margin, 1 + margin, 400)
     weights, _ = np.histogram(noisy, np.concatenate([[-np.inf], inner, [np.inf]]))
     return np.concatenate([[-1e300], inner, [1e300]]), weights.astype(float)
 
@@ -180,18 +178,18 @@ def _laplace_cdf(z: np.ndarray) -> np.ndarray:
 
 # --- exact limits of counts
 
-_DEVIATIONS = 12  #: Standard deviations of the first binomial beyond which its terms are omitted
+_STDS = 12  #: Standard deviations of the first binomial beyond which its terms are omitted
 
 
 def at_most(yes: int, holders: int, people: int, flip: float) -> float:
     """Return the exact P(Y <= yes) if ``holders`` of the people hold a match."""
     truth = 1 - flip
-    reach = _DEVIATIONS * math.sqrt(holders * truth * flip) + _DEVIATIONS
-    first = max(0, math.floor(holders * truth - reach))
-    last = min(holders, math.ceil(holders * truth + reach))
+    half_width = _STDS * math.sqrt(holders * truth * flip) + _STDS
+    first = max(0, math.floor(holders * truth - half_width))
+    last = min(holders, math.ceil(holders * truth + half_width))
     yes_of_holders = np.arange(first, last + 1)
-    others = _cumulative(yes - yes_of_holders, people - holders, flip)
-    return float(np.clip(_mass(yes_of_holders, holders, truth) @ others, 0.0, 1.0))
+    others = _binomial_cdf(yes - yes_of_holders, people - holders, flip)
+    return float(np.clip(_binomial_pmf(yes_of_holders, holders, truth) @ others, 0.0, 1.0))
 
 
 def exact_limits(yes: int, people: int, flip: float, level: float = 0.95) -> tuple[int, int]:
@@ -218,14 +216,14 @@ def _first(holds: Callable[[int], bool], end: int) -> int:
     return low
 
 
-def _cumulative(most: np.ndarray, trials: int, chance: float) -> np.ndarray:
-    """Return P(Bin(trials, chance) <= most)."""
-    inside = special.bdtr(np.clip(most, 0, trials), trials, chance)
-    return np.where(most < 0, 0.0, np.where(most >= trials, 1.0, inside))
+def _binomial_cdf(counts: np.ndarray, trials: int, p: float) -> np.ndarray:
+    """Return P(Bin(trials, p) <= counts)."""
+    cdf = special.bdtr(np.clip(counts, 0, trials), trials, p)
+    return np.where(counts < 0, 0.0, np.where(counts >= trials, 1.0, cdf))
 
 
-def _mass(successes: np.ndarray, trials: int, chance: float) -> np.ndarray:
-    ways = special.gammaln(trials + 1) - special.gammaln(successes + 1)
-    ways -= special.gammaln(trials - successes + 1)
-    powers = special.xlogy(successes, chance) + special.xlog1py(trials - successes, -chance)
-    return np.asarray(np.exp(ways + powers))
+def _binomial_pmf(successes: np.ndarray, trials: int, p: float) -> np.ndarray:
+    log_choose = special.gammaln(trials + 1) - special.gammaln(successes + 1)
+    log_choose -= special.gammaln(trials - successes + 1)
+    powers = special.xlogy(successes, p) + special.xlog1py(trials - successes, -p)
+    return np.asarray(np.exp(log_choose + powers))

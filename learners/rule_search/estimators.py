@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from privfed.errors import InputError, NobodyAnswered
 from privfed.learners.parameters import Constraints, Exact, Integers, Reals, StrOptions
-from privfed.learners.rule_search.asking import CohortSession, FoundRule, offered
+from privfed.learners.rule_search.asking import CohortSession, FoundRule, ask_offering
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.estimate import SupportEstimate, counts, hashed_counts
 from privfed.learners.rule_search.least_epsilon import (
@@ -42,7 +42,7 @@ UCT_CONSTANT = 0.1  #: C of ``uct`` if ``exploration_weight`` is None; see docs/
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _AsksForHolders(RuleLearner):
+class _HolderSearch(RuleLearner):
     queries: ClassVar[tuple[type[Query], ...]] = (TemplateBits, PatternBit, Parameters)
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
@@ -51,7 +51,7 @@ class _AsksForHolders(RuleLearner):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _Explores(_AsksForHolders):
+class _TreeSearch(_HolderSearch):
     """Base class of tree searches, one template at a time, which protect individuals."""
 
     error: float = 0.05
@@ -78,7 +78,7 @@ class _Explores(_AsksForHolders):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TreeRuleSearch(_Explores):
+class TreeRuleSearch(_TreeSearch):
     """Searches the tree of templates, one query to everybody at a time; protects whole individuals.
 
     ``uct`` and ``equal`` are the published protocol: selection by UCT, each query at the smallest
@@ -98,7 +98,7 @@ class TreeRuleSearch(_Explores):
     questions: int = 1000
 
     _parameter_constraints: ClassVar[Constraints] = {
-        **_Explores._parameter_constraints,
+        **_TreeSearch._parameter_constraints,
         "order": [StrOptions(*get_args(Order))],
         "share": [Reals(at_least=0, at_most=1)],
         "exploration_weight": [Reals(at_least=0), None],
@@ -108,41 +108,41 @@ class TreeRuleSearch(_Explores):
 
     def check_parameters(self) -> None:
         """See the base; equal shares search at the threshold itself."""
-        (RuleLearner if self.order == "equal" else _Explores).check_parameters(self)
+        (RuleLearner if self.order == "equal" else _TreeSearch).check_parameters(self)
 
     def _exploration(self) -> Exploration:
         return Exploration(self.min_support, self.error, self.margin, self.share)
 
-    def search(self, asking: CohortSession) -> list[FoundRule]:
+    def search(self, session: CohortSession) -> list[FoundRule]:
         """See the base."""
-        search = self._best_first(asking) if self.order == "best-first" else self._uct(asking)
+        search = self._best_first(session) if self.order == "best-first" else self._uct(session)
         return search.run(self.max_queries)
 
-    def _best_first(self, asking: CohortSession) -> BestFirst:
+    def _best_first(self, session: CohortSession) -> BestFirst:
         exploration = self._exploration()
-        self._check_affordable(exploration.looking_for(asking.people, asking.people))
+        self._check_affordable(exploration.looking_for(session.people, session.people))
         settings = SearchSettings(spread=self.questions, expected=self.expected)
-        return BestFirst(asking, exploration, self._total, settings)
+        return BestFirst(session, exploration, self._total, settings)
 
-    def _uct(self, asking: CohortSession) -> TreeSearch:
+    def _uct(self, session: CohortSession) -> TreeSearch:
         allocation: Equal | Adaptive = self._equal()
-        usual = math.sqrt(2)
+        default = math.sqrt(2)
         if self.order == "uct":
-            exploration, people = self._exploration(), asking.people
+            exploration, people = self._exploration(), session.people
             self._check_affordable(exploration.question(people, self.share * people))
-            allocation, usual = Adaptive(exploration), UCT_CONSTANT
-        constant = usual if self.exploration_weight is None else self.exploration_weight
-        return TreeSearch(asking, allocation, constant, seed=self.random_state, total=self._total)
+            allocation, default = Adaptive(exploration), UCT_CONSTANT
+        constant = default if self.exploration_weight is None else self.exploration_weight
+        return TreeSearch(session, allocation, constant, seed=self.random_state, total=self._total)
 
     def _equal(self) -> Equal:
         return Equal(self._total, self.questions, self.min_support)
 
     def _check_affordable(self, question: Question) -> None:
-        least = least_epsilon(question)
-        if least > self._total:
+        required = least_epsilon(question)
+        if required > self._total:
             raise InputError(
                 f"epsilon {float(self._total)} is too small for any question to {question.people} "
-                f"individuals; the least is {float(least)}"
+                f"individuals; the least is {float(required)}"
             )
 
     @property
@@ -156,11 +156,11 @@ class TreeRuleSearch(_Explores):
 
     def _outlook(self, schema: Schema, people: int) -> str:
         parts = symbols_of(self.grammar(schema)) if self.decides else self.questions
-        return PowerAnalysis(self._exploration(), people, self._total, Fraction(1, parts)).told()
+        return PowerAnalysis(self._exploration(), people, self._total, Fraction(1, parts)).advice()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LevelRuleSearch(_AsksForHolders):
+class LevelRuleSearch(_HolderSearch):
     """Asks about all sibling templates of a level in one vector of bits; protects single rules.
 
     ``levels`` is the maximum symbols of a rule, ``confirm`` the last query's fraction of epsilon,
@@ -184,13 +184,13 @@ class LevelRuleSearch(_AsksForHolders):
         """Return a query of two templates, as there may be more than one."""
         return TemplateBits(who, grammar.digest, (ATOM, (2,)))
 
-    def search(self, asking: CohortSession) -> list[FoundRule]:
+    def search(self, session: CohortSession) -> list[FoundRule]:
         """See the base."""
-        return LevelSearch(asking, self._plan()).run()
+        return LevelSearch(session, self._plan()).run()
 
     def _plan(self) -> LevelPlan:
-        confirm, most = exact(self.confirm, "confirm", zero=True), self.max_templates
-        return LevelPlan(self._total, self.min_support, self.levels, confirm, most=most)
+        confirm, max_size = exact(self.confirm, "confirm", zero=True), self.max_templates
+        return LevelPlan(self._total, self.min_support, self.levels, confirm, max_size=max_size)
 
     def spends(self) -> list[tuple[int, Fraction]]:
         """Return each level once, and the last query."""
@@ -198,11 +198,11 @@ class LevelRuleSearch(_AsksForHolders):
 
     def _outlook(self, schema: Schema, people: int) -> str:
         part = max(self._plan().questions) / self._total
-        return PowerAnalysis(Exploration(self.min_support), people, self._total, part).told()
+        return PowerAnalysis(Exploration(self.min_support), people, self._total, part).advice()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PartRuleSearch(_Explores):
+class PartRuleSearch(_TreeSearch):
     """Searches the tree by UCT, each query to individuals who were not asked before.
 
     ``error`` and ``margin`` are as for :class:`TreeRuleSearch`, for the n individuals queried;
@@ -215,10 +215,10 @@ class PartRuleSearch(_Explores):
     def _part(self, people: int) -> int:
         return smallest_part(people, float(self._answer), self.min_support, self.margin, self.error)
 
-    def search(self, asking: CohortSession) -> list[FoundRule]:
+    def search(self, session: CohortSession) -> list[FoundRule]:
         """See the base; each individual spends its whole budget on its one answer."""
-        everything, part = Equal(self._answer, 1, self.min_support), self._part(asking.people)
-        return TreeSearch(asking, everything, seed=self.random_state, part=part).run(
+        allocation, part = Equal(self._answer, 1, self.min_support), self._part(session.people)
+        return TreeSearch(session, allocation, seed=self.random_state, part=part).run(
             self.max_queries
         )
 
@@ -227,8 +227,8 @@ class PartRuleSearch(_Explores):
         return [(1, self._answer)]
 
     def _outlook(self, schema: Schema, people: int) -> str:
-        enough = symbols_of(self.grammar(schema)) * self._part(people)
-        return too_few(self._exploration(), people, enough)
+        required = symbols_of(self.grammar(schema)) * self._part(people)
+        return too_few(self._exploration(), people, required)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -259,42 +259,42 @@ class SampledRuleSearch(RuleLearner):
         "random_state": [Integers(at_least=0)],
     }
 
-    def search(self, asking: CohortSession) -> list[FoundRule]:
+    def search(self, session: CohortSession) -> list[FoundRule]:
         """Search level by level, each with a new part of the individuals; estimates count rules, not holders."""
-        grammar, size = asking.grammar, asking.people // self.levels
+        grammar, size = session.grammar, session.people // self.levels
         frontier: list[Symbols] = [()]
-        found: list[FoundRule] = []
+        results: list[FoundRule] = []
         for level in range(self.levels):
             templates = [t for f in frontier for t in grammar.continuations(f)]
             templates = templates[: self.max_templates]
             if not templates:
                 break
             who = CohortSample(
-                asking.people, level * size, (level + 1) * size, self.random_state + 1
+                session.people, level * size, (level + 1) * size, self.random_state + 1
             )
             try:
-                result = self._ask(asking, templates, who)
+                result = self._ask(session, templates, who)
             except NobodyAnswered:
                 break
-            std = result.deviation
+            std = result.std
             cut = max(self.min_support, 1.645 * std / size) * size
             rows = zip(templates, result.estimate, strict=True)
             kept = [(template, rules) for template, rules in rows if rules >= cut]
             frontier = [template for template, _ in kept if grammar.open(template)]
-            found += [FoundRule.of_count(t, c, std, size) for t, c in kept if not grammar.open(t)]
-        return found
+            results += [FoundRule.of_count(t, c, std, size) for t, c in kept if not grammar.open(t)]
+        return results
 
     def _ask(
-        self, asking: CohortSession, templates: list[Symbols], who: CohortSample
+        self, session: CohortSession, templates: list[Symbols], who: CohortSample
     ) -> SupportEstimate:
         """Query, and scale by the number of slots, as a rule is sampled with probability 1 / slots."""
         hashed, spend = self.encoding == "hashed", self._answer
         kind: type[SampledRule | HashedRule] = HashedRule if hashed else SampledRule
-        query = kind(who, asking.grammar.digest, tuple(templates), self.slots)
-        answer = offered(asking.federation, query, spend)
+        query = kind(who, session.grammar.digest, tuple(templates), self.slots)
+        answer = ask_offering(session.federation, query, spend)
         result = hashed_counts(answer) if hashed else counts(answer, who.size)
-        asking.noted(result, spend)
-        std = result.deviation * self.slots
+        session.record(result, spend)
+        std = result.std * self.slots
         return SupportEstimate(result.estimate * self.slots, std, result.people)
 
     def question(self, who: CohortSample, grammar: Grammar) -> Query:
@@ -321,7 +321,7 @@ STRATEGIES: dict[str, tuple[type[RuleLearner], dict[str, Any]]] = {
     "sampled": (SampledRuleSearch, {}),
 }
 #: Constraints of all searches' parameters; the order is the strategy's.
-_OF_ALL: Constraints = {
+_ALL_CONSTRAINTS: Constraints = {
     name: allowed
     for search, own in STRATEGIES.values()
     for name, allowed in search._parameter_constraints.items()
@@ -365,7 +365,7 @@ class RuleSearch(RuleLearner):
     )
     _parameter_constraints: ClassVar[Constraints] = {
         "strategy": [StrOptions(*STRATEGIES)],
-        **_OF_ALL,
+        **_ALL_CONSTRAINTS,
     }
     unit: ClassVar[Any] = _delegated("unit")
     decides: ClassVar[Any] = _delegated("decides")
@@ -376,10 +376,10 @@ class RuleSearch(RuleLearner):
 
     def built(self) -> RuleLearner:
         """Return the strategy's search, with these parameters."""
-        search, own = STRATEGIES[self.strategy]
-        mine = {one.name for one in fields(self)}
-        shared = [one.name for one in fields(search) if one.name in mine]
-        return search(**{name: getattr(self, name) for name in shared}, **own)
+        search, fixed = STRATEGIES[self.strategy]
+        names = {parameter.name for parameter in fields(self)}
+        shared = [parameter.name for parameter in fields(search) if parameter.name in names]
+        return search(**{name: getattr(self, name) for name in shared}, **fixed)
 
     def check_parameters(self) -> None:
         """See the base; the strategy's own checks as well."""

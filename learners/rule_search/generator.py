@@ -71,8 +71,8 @@ def generate(profile: Profile, seed: int, values: bool = False) -> RuleIndex:
     counts = _shortest_first(counts, (table > profile.grammar.atoms).sum(axis=1), profile, rng)
     starts = np.concatenate([[0], np.cumsum(counts)])
     holders = _holders(counts, profile.people, rng)
-    book = RuleIndex(profile.grammar, profile.people, table, starts, holders)
-    return _with_values(book, rng) if values else book
+    index = RuleIndex(profile.grammar, profile.people, table, starts, holders)
+    return _with_values(index, rng) if values else index
 
 
 def _frequencies(profile: Profile) -> np.ndarray:
@@ -81,25 +81,25 @@ def _frequencies(profile: Profile) -> np.ndarray:
         raise InputError("a population needs at least as many client rules as distinct rules")
     ranks = np.arange(1, profile.distinct + 1, dtype=float)
 
-    def held(exponent: float) -> np.ndarray:
+    def frequencies(exponent: float) -> np.ndarray:
         return np.asarray(np.maximum(1, np.rint(profile.people * profile.top * ranks**-exponent)))
 
     low, high = 0.0, 20.0
     exponent = (
-        brentq(lambda s: held(s).sum() - profile.rules, low, high, xtol=1e-9)
-        if held(low).sum() > profile.rules > held(high).sum()
+        brentq(lambda s: frequencies(s).sum() - profile.rules, low, high, xtol=1e-9)
+        if frequencies(low).sum() > profile.rules > frequencies(high).sum()
         else low
     )
-    counts = held(float(exponent)).astype(np.int64)
-    return _corrected(counts, profile)
+    counts = frequencies(float(exponent)).astype(np.int64)
+    return _correct_total(counts, profile)
 
 
-def _corrected(counts: np.ndarray, profile: Profile) -> np.ndarray:
+def _correct_total(counts: np.ndarray, profile: Profile) -> np.ndarray:
     """Distribute the rounding's remainder over the ranks from the middle on."""
-    short = profile.rules - int(counts.sum())
-    ranks = np.flatnonzero((counts < profile.people) if short > 0 else (counts > 1))
-    if short and len(ranks):
-        np.add.at(counts, np.resize(ranks, abs(short)), int(np.sign(short)))
+    missing = profile.rules - int(counts.sum())
+    ranks = np.flatnonzero((counts < profile.people) if missing > 0 else (counts > 1))
+    if missing and len(ranks):
+        np.add.at(counts, np.resize(ranks, abs(missing)), int(np.sign(missing)))
     return np.asarray(np.clip(counts, 1, profile.people))
 
 
@@ -110,17 +110,17 @@ def _shortest_first(
     ranked = np.sort(counts)[::-1]
     normal = rng.normal(size=len(operators))
 
-    def assigned(std: float) -> np.ndarray:
-        held = np.empty_like(ranked)
-        held[np.argsort(operators + std * normal, kind="stable")] = ranked
-        return np.asarray(held)
+    def assign(std: float) -> np.ndarray:
+        counts_by_rule = np.empty_like(ranked)
+        counts_by_rule[np.argsort(operators + std * normal, kind="stable")] = ranked
+        return np.asarray(counts_by_rule)
 
     low, high = 0.0, 50.0
     for _ in range(14):
         middle = (low + high) / 2
-        mean = float(assigned(middle) @ operators) / profile.rules
+        mean = float(assign(middle) @ operators) / profile.rules
         low, high = (low, middle) if mean > profile.operators else (middle, high)
-    return assigned((low + high) / 2)
+    return assign((low + high) / 2)
 
 
 def _holders(counts: np.ndarray, people: int, rng: np.random.Generator) -> np.ndarray:
@@ -150,13 +150,13 @@ def _signs(grammar: Grammar, shape: tuple[int, int], rng: np.random.Generator) -
 
 def _structures(profile: Profile, stems: _Stems, rng: np.random.Generator) -> np.ndarray:
     """Draw distinct canonical structures in lexicographic order, shape (distinct, length)."""
-    found = np.zeros((0, 2 * profile.most_operators + 1), dtype=np.uint16)
+    rows = np.zeros((0, 2 * profile.most_operators + 1), dtype=np.uint16)
     for _ in range(60):
-        more = _drawn(profile, stems, 2 * (profile.distinct - len(found)) + 100, rng)
-        found = _distinct(np.concatenate([found, more]))
-        if len(found) >= profile.distinct:
-            kept = np.sort(rng.choice(len(found), profile.distinct, replace=False))
-            return np.ascontiguousarray(found[kept])
+        more = _draw(profile, stems, 2 * (profile.distinct - len(rows)) + 100, rng)
+        rows = _distinct(np.concatenate([rows, more]))
+        if len(rows) >= profile.distinct:
+            kept = np.sort(rng.choice(len(rows), profile.distinct, replace=False))
+            return np.ascontiguousarray(rows[kept])
     raise InputError("the grammar has too few rules for so many distinct ones")
 
 
@@ -169,20 +169,20 @@ def _distinct(table: np.ndarray) -> np.ndarray:
     return np.asarray(distinct.astype(np.uint16))
 
 
-def _drawn(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator) -> np.ndarray:
+def _draw(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator) -> np.ndarray:
     """Draw right-nested structures: operator, left atom (if binary), operator, ..., last atom."""
     grammar = profile.grammar
     counts = _operator_counts(profile, size, rng)
-    most = profile.most_operators
-    signs = _signs(grammar, (size, most), rng)
-    atoms = _atoms(grammar, profile, (size, most + 1), rng)
+    max_operators = profile.most_operators
+    signs = _signs(grammar, (size, max_operators), rng)
+    atoms = _atoms(grammar, profile, (size, max_operators + 1), rng)
     _begin(stems, signs, atoms, rng)
-    signs[np.arange(most)[None] >= counts[:, None]] = -1
+    signs[np.arange(max_operators)[None] >= counts[:, None]] = -1
     binary = (signs >= 0) & (signs < 3)
     _sort_operands(signs, atoms, counts, binary)
-    table = np.zeros((size, 2 * most + 1), dtype=np.uint16)
+    table = np.zeros((size, 2 * max_operators + 1), dtype=np.uint16)
     end, rows = np.zeros(size, dtype=np.int64), np.arange(size)
-    for step in range(most):
+    for step in range(max_operators):
         used = step < counts
         table[rows[used], end[used]] = grammar.atoms + 1 + signs[used, step]
         end += used
@@ -194,9 +194,9 @@ def _drawn(profile: Profile, stems: _Stems, size: int, rng: np.random.Generator)
 
 
 def _operator_counts(profile: Profile, size: int, rng: np.random.Generator) -> np.ndarray:
-    most = profile.most_operators - 1
-    probability = min(1.0, max(0.0, (profile.operators - 1) / most)) if most else 0.0
-    return np.asarray(1 + rng.binomial(most, probability, size))
+    trials = profile.most_operators - 1
+    probability = min(1.0, max(0.0, (profile.operators - 1) / trials)) if trials else 0.0
+    return np.asarray(1 + rng.binomial(trials, probability, size))
 
 
 def _atoms(
@@ -228,23 +228,23 @@ def _sort_operands(
             _swap(atoms, rows[chained], np.full(int(chained.sum()), step), step + 1)
 
 
-def _swap(atoms: np.ndarray, rows: np.ndarray, one: np.ndarray, other: np.ndarray | int) -> None:
-    atoms[rows, one], atoms[rows, other] = atoms[rows, other].copy(), atoms[rows, one].copy()
+def _swap(atoms: np.ndarray, rows: np.ndarray, first: np.ndarray, second: np.ndarray | int) -> None:
+    atoms[rows, first], atoms[rows, second] = atoms[rows, second].copy(), atoms[rows, first].copy()
 
 
-def _with_values(book: RuleIndex, rng: np.random.Generator) -> RuleIndex:
-    widths = _widths(book)
-    counts = np.diff(book.starts)
+def _with_values(index: RuleIndex, rng: np.random.Generator) -> RuleIndex:
+    widths = _widths(index)
+    counts = np.diff(index.starts)
     offsets = np.concatenate([[0], np.cumsum(widths * counts)])
     centres = np.repeat(rng.uniform(0.2, 0.8, len(widths)), widths * counts)
     values = rng.beta(8 * centres, 8 * (1 - centres)).astype(np.float32)
-    return replace(book, values=values, offsets=offsets)
+    return replace(index, values=values, offsets=offsets)
 
 
-def _widths(book: RuleIndex) -> np.ndarray:
-    table, atoms = book.structures, book.grammar.atoms
+def _widths(index: RuleIndex) -> np.ndarray:
+    table, atoms = index.structures, index.grammar.atoms
     temporal = [
-        s for s in range(atoms + 1, book.grammar.size + 1) if book.grammar.operator(s) in "UFG"
+        s for s in range(atoms + 1, index.grammar.size + 1) if index.grammar.operator(s) in "UFG"
     ]
     width = ((table > 0) & (table <= atoms)).sum(axis=1) + 2 * np.isin(table, temporal).sum(axis=1)
     return np.asarray(width, dtype=np.int64)

@@ -46,8 +46,8 @@ def ignoring(people: int, count: int, cut: float, epsilon: float) -> float:
     if not 0 < epsilon < math.inf:
         raise InputError("epsilon must be a finite number greater than 0")
     flip = 1 / (1 + math.exp(epsilon))
-    least_yes = people * flip + cut * (1 - 2 * flip)
-    return at_most(math.ceil(least_yes - 1e-9) - 1, count, people, flip)
+    min_yes = people * flip + cut * (1 - 2 * flip)
+    return at_most(math.ceil(min_yes - 1e-9) - 1, count, people, flip)
 
 
 @lru_cache(maxsize=4096)
@@ -98,8 +98,8 @@ class Exploration:
     stray: float = 0.004
 
     def __post_init__(self) -> None:
-        shares = 0 < self.threshold < 1 and 0 <= self.share <= 1 and 0 < self.stray < 0.5
-        if not shares or not self.margin > 0 or not 0 < self.error < 0.5:
+        in_range = 0 < self.threshold < 1 and 0 <= self.share <= 1 and 0 < self.stray < 0.5
+        if not in_range or not self.margin > 0 or not 0 < self.error < 0.5:
             raise InputError(
                 "exploration needs a min_support between 0 and 1, a margin above 0, a share from 0 "
                 "to 1, and an error and a stray probability between 0 and 0.5"
@@ -118,10 +118,10 @@ class Exploration:
 
     def question(self, people: int, count: float) -> Question:
         """Return the query that finds ``count`` holders of ``people``, at most the finest."""
-        finest, wanted = self.finest(people), min(people, math.floor(count))
-        if wanted <= finest.count:
+        finest, target = self.finest(people), min(people, math.floor(count))
+        if target <= finest.count:
             return finest
-        return Question(people, wanted, self.height * wanted, self.error)
+        return Question(people, target, self.height * target, self.error)
 
     def looking_for(self, people: int, count: float) -> Question:
         """Return the same on a grid of factors sqrt 2 from the finest up, at most half of the people."""
@@ -148,7 +148,7 @@ class PowerAnalysis:
     @property
     def least_total(self) -> Fraction:
         """Return the smallest epsilon of the whole search at which these people suffice."""
-        return self._least(self.people) / self.part
+        return self._required(self.people) / self.part
 
     @property
     def enough(self) -> bool:
@@ -167,32 +167,32 @@ class PowerAnalysis:
             low, high = (low, middle) if self._affordable(middle) else (middle, high)
         return high
 
-    def told(self) -> str:
+    def advice(self) -> str:
         """Return in one line what would suffice; empty if the plan does."""
         if self.enough:
             return ""
         people = self.fewest_people()
-        also = f", or {people:,} individuals at this one" if people else ""
+        alternative = f", or {people:,} individuals at this one" if people else ""
         return (
             f"epsilon {float(self.total):g} is small for {self.people:,} individuals: telling rules "
             f"that {percent(self.exploration)} of them hold from noise takes about epsilon "
-            f"{math.ceil(self.least_total):,}{also}"
+            f"{math.ceil(self.least_total):,}{alternative}"
         )
 
     def _affordable(self, people: int) -> bool:
-        return self._least(people) <= self.total * self.part
+        return self._required(people) <= self.total * self.part
 
-    def _least(self, people: int) -> Fraction:
+    def _required(self, people: int) -> Fraction:
         return least_epsilon(self.exploration.finest(people))
 
 
-def too_few(exploration: Exploration, people: int, enough: int) -> str:
+def too_few(exploration: Exploration, people: int, required: int) -> str:
     """Return the same if only the number of people matters, as each is queried once."""
-    if people >= enough:
+    if people >= required:
         return ""
     return (
         f"{people:,} individuals are few: telling rules that {percent(exploration)} of them hold "
-        f"from noise takes about {enough:,} at this epsilon"
+        f"from noise takes about {required:,} at this epsilon"
     )
 
 
@@ -210,17 +210,17 @@ def smallest_part(
     plus 1 / (4 n sinh^2(eps / 2)) from noise; nu is z standard deviations below (1 + margin) nu, or
     below everybody. InputError: not even the whole population suffices.
     """
-    share = min(1.0, (1 + margin) * threshold)
-    deviations = float(stats.norm.ppf(1 - error))
+    fraction = min(1.0, (1 + margin) * threshold)
+    quantile = float(stats.norm.ppf(1 - error))
 
     def needed(value: float) -> float:
-        variance = share * (1 - share) + 1 / (4 * math.sinh(value / 2) ** 2)
-        return variance * (deviations / (share - threshold)) ** 2
+        variance = fraction * (1 - fraction) + 1 / (4 * math.sinh(value / 2) ** 2)
+        return variance * (quantile / (fraction - threshold)) ** 2
 
     if needed(epsilon) <= people:
         return math.ceil(needed(epsilon))
-    enough = next((e for e in np.arange(0.05, 40, 0.05) if needed(float(e)) <= people), None)
-    hint = f"at least {enough:.2f}" if enough else "more individuals; no epsilon is enough"
+    sufficient = next((e for e in np.arange(0.05, 40, 0.05) if needed(float(e)) <= people), None)
+    hint = f"at least {sufficient:.2f}" if sufficient else "more individuals; no epsilon is enough"
     raise InputError(
         f"epsilon {epsilon} is too small for any question to {people} individuals; give {hint}"
     )

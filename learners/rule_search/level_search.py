@@ -34,11 +34,11 @@ class LevelPlan:
     #: fraction for the last query, which also gets the remainder
     confirm: Fraction = Fraction(7, 10)
     slack: float = 2.0  #: std below nu N at which a template is still explored
-    most: int = 5000  #: maximum templates of one query; the best ones' children are queried
+    max_size: int = 5000  #: maximum templates of one query; the best ones' children are queried
     growth: Fraction = Fraction(3, 2)  #: ratio between levels: deeper templates have fewer holders
 
     def __post_init__(self) -> None:
-        if self.levels < 1 or self.most < 1 or not 0 <= self.confirm < 1 or self.growth <= 0:
+        if self.levels < 1 or self.max_size < 1 or not 0 <= self.confirm < 1 or self.growth <= 0:
             raise InputError(
                 "a level plan needs levels, templates and growth, and confirm from 0 to below 1"
             )
@@ -62,7 +62,7 @@ class LevelPlan:
 class LevelSearch:
     """One run."""
 
-    asking: CohortSession  #: whom to ask
+    session: CohortSession  #: whom to ask
     plan: LevelPlan  #: the allocation of the budget
     candidates: dict[Symbols, SupportEstimate] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class LevelSearch:
                 templates = self._children(frontier)
                 if not templates:
                     break
-                counts = self.asking.bits(templates, amount)
+                counts = self.session.bits(templates, amount)
                 remaining -= amount
                 frontier = self._survivors(templates, counts)
             if self.candidates and remaining > 0:
@@ -83,7 +83,7 @@ class LevelSearch:
         except NobodyAnswered:
             pass
         return [
-            FoundRule.of_count(template, counts.estimate[0], counts.deviation, counts.people)
+            FoundRule.of_count(template, counts.estimate[0], counts.std, counts.people)
             for template, counts in self.candidates.items()
             if counts.estimate[0] >= plan.threshold * counts.people
         ]
@@ -92,8 +92,8 @@ class LevelSearch:
         """Return children of the best templates, as many as fit into one query."""
         templates: list[Symbols] = []
         for _, template in sorted(frontier, reverse=True):
-            following = self.asking.grammar.continuations(template)
-            if len(templates) + len(following) > self.plan.most:
+            following = self.session.grammar.continuations(template)
+            if len(templates) + len(following) > self.plan.max_size:
                 break
             templates += following
         return templates
@@ -102,11 +102,11 @@ class LevelSearch:
         self, templates: list[Symbols], counts: SupportEstimate
     ) -> list[tuple[float, Symbols]]:
         """Return templates to explore, with their estimates; complete ones become candidates."""
-        cut = self.plan.threshold * counts.people - self.plan.slack * counts.deviation
+        cut = self.plan.threshold * counts.people - self.plan.slack * counts.std
         frontier = []
         for row in np.flatnonzero(counts.estimate >= cut).tolist():
             template = templates[row]
-            if self.asking.grammar.open(template):
+            if self.session.grammar.open(template):
                 frontier.append((float(counts.estimate[row]), template))
             else:
                 self.candidates[template] = counts.at(row)
@@ -116,8 +116,8 @@ class LevelSearch:
         """Query the most probable candidates again, and combine both estimates."""
         known = self.candidates
         likely = sorted(known, key=lambda t: -float(known[t].estimate[0]))
-        templates = sorted(likely[: self.plan.most])
-        again = self.asking.bits(templates, min(remaining, Fraction(MAX_EPSILON)))
+        templates = sorted(likely[: self.plan.max_size])
+        again = self.session.bits(templates, min(remaining, Fraction(MAX_EPSILON)))
         self.candidates = {
             template: again.at(row).combined(known[template])
             for row, template in enumerate(templates)

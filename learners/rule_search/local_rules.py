@@ -28,9 +28,9 @@ def learn_each(
     rules: dict[str, list[Formula]] = {}
     bar = tqdm(np.unique(people), desc="local rules", unit=" individual", disable=None)
     for number, person in enumerate(bar):
-        own = np.asarray(people) == person
+        rows = np.asarray(people) == person
         seeded = replace(settings, seed=settings.seed + number)
-        rules[str(person)] = [found.rule for found in seeded.learn(signals[own], labels[own])]
+        rules[str(person)] = [scored.rule for scored in seeded.learn(signals[rows], labels[rows])]
     return rules
 
 
@@ -53,5 +53,5 @@ def write_cohort(folder: str | Path, rules: Mapping[str, Iterable[Formula]]) -> 
             "among it; write to a new folder"
         )
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, held in rules.items():
-        write_rules(Path(folder) / f"{name}.stl", held)
+    for name, formulas in rules.items():
+        write_rules(Path(folder) / f"{name}.stl", formulas)

@@ -12,7 +12,7 @@ import numpy as np
 
 from privfed.errors import QueryError
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.rule_search.asking import offered
+from privfed.learners.rule_search.asking import ask_offering
 from privfed.learners.rule_search.estimate import SupportEstimate, counts
 from privfed.learners.rule_search.queries import CohortSample, RuleQuery
 from privfed.learners.rule_search.rule_index import RuleIndex
@@ -44,8 +44,8 @@ class PatternBit(RuleQuery):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Match every structure with the template."""
-        book = self._book(view)
-        return {"bits": holders(book, self._read())[self.asked(len(book))][None]}
+        index = self._rule_index(view)
+        return {"bits": holders(index, self._read())[self.asked(len(index))][None]}
 
     def _read(self) -> Formula:
         try:
@@ -54,12 +54,12 @@ class PatternBit(RuleQuery):
             raise QueryError("malformed", f"the template is outside the grammar: {error}") from None
 
 
-def holders(book: RuleIndex, template: Formula) -> np.ndarray:
+def holders(index: RuleIndex, template: Formula) -> np.ndarray:
     """Return whether each individual holds a matching rule, shape (people,)."""
-    bits = np.zeros(book.people, dtype=bool)
-    for row in range(len(book.structures)):
-        if matches(template, book.grammar.formula(book.structure(row))):
-            bits[book.held_by(row)] = True
+    bits = np.zeros(index.people, dtype=bool)
+    for row in range(len(index.structures)):
+        if matches(template, index.grammar.formula(index.structure(row))):
+            bits[index.held_by(row)] = True
     return bits
 
 
@@ -73,4 +73,4 @@ def ask_pattern(
     """
     who = CohortSample.everybody(people // max(1, len(federation.clients)))
     query = PatternBit(who, grammar.digest, show(parse(template)))
-    return counts(offered(federation, query, spend), who.size * len(federation.clients))
+    return counts(ask_offering(federation, query, spend), who.size * len(federation.clients))

@@ -27,12 +27,12 @@ class WeightedRule:
     #: estimated fraction of individuals who hold a rule of this structure, with any parameters;
     #: unbiased before selection of large ones
     share: float
-    deviation: float = 0.0  #: std of its noise, and of sampling a part of the individuals
+    std: float = 0.0  #: std of its noise, and of sampling a part of the individuals
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return normal confidence limits of the fraction, within [0, 1]; 0 and 1 if unknown."""
-        reach = float(stats.norm.ppf((1 + level) / 2)) * self.deviation
-        low, high = np.clip([self.share - reach, self.share + reach], 0.0, 1.0)
+        half_width = float(stats.norm.ppf((1 + level) / 2)) * self.std
+        low, high = np.clip([self.share - half_width, self.share + half_width], 0.0, 1.0)
         return float(low), float(high)
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,8 +57,8 @@ class PopulationRules:
         weights = np.array([max(0.0, rule.share) for rule in self.rules])
         if not weights.sum() > 0:
             return np.zeros(len(signals))
-        held = [robustness(rule.rule, signals, self.variables) > 0 for rule in self.rules]
-        return np.asarray(weights @ np.array(held) / weights.sum())
+        holds = [robustness(rule.rule, signals, self.variables) > 0 for rule in self.rules]
+        return np.asarray(weights @ np.array(holds) / weights.sum())
 
     def predict(self, signals: np.ndarray) -> np.ndarray:
         """Return whether each trajectory is of the positive class, shape (samples,)."""
@@ -84,15 +84,15 @@ def coverage(found: Iterable[Symbols], valid: Collection[Symbols]) -> tuple[floa
     They use the truth, known only in simulations.
     """
     known = set(found)
-    right = len(known & set(valid))
-    return (right / len(valid) if valid else math.nan, right / len(known) if known else math.nan)
+    hits = len(known & set(valid))
+    return (hits / len(valid) if valid else math.nan, hits / len(known) if known else math.nan)
 
 
-def told(found: Collection[Symbols], valid: Collection[Symbols]) -> str:
+def summary(found: Collection[Symbols], valid: Collection[Symbols]) -> str:
     """Return recall and precision in words, for simulations only."""
-    right = len(set(found) & set(valid))
+    hits = len(set(found) & set(valid))
     if not valid:
         return f"no rule is valid; {len(found) or 'nothing'} found"
     if not found:
         return f"nothing found of {len(valid)} valid rules"
-    return f"{right} of {len(valid)} valid rules found, {len(found) - right} found wrongly"
+    return f"{hits} of {len(valid)} valid rules found, {len(found) - hits} found wrongly"

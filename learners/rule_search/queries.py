@@ -73,9 +73,9 @@ def check_siblings(templates: Sequence[Symbols]) -> None:
         raise QueryError("malformed", "a question needs at least one template")
     if not all(0 < symbol < MAX_SYMBOLS for template in templates for symbol in template):
         raise QueryError("malformed", "a template has a symbol that no grammar has")
-    ordered = sorted(templates)
-    for one, following in pairwise(ordered):
-        if following[: len(one)] == one:
+    sorted_templates = sorted(templates)
+    for prefix, following in pairwise(sorted_templates):
+        if following[: len(prefix)] == prefix:
             raise QueryError("false-partition", "two templates are nested: one rule matches both")
 
 
@@ -98,15 +98,15 @@ class RuleQuery(CohortQuery):
     ) -> dict[str, Part]:
         """Return the part ``bits``, with ``rows`` per individual, and bounds on how many may change."""
         self.who.check()
-        bounds = (Bound(turned, turned) for turned in (one_rule, replaced, anything))
+        bounds = (Bound(changed, changed) for changed in (one_rule, replaced, anything))
         shape = (rows, self.who.size)
         return {"bits": Part(PartType.BITS, (axis, "individual"), shape, Sensitivity(*bounds))}
 
-    def _book(self, view: View) -> RuleIndex:
+    def _rule_index(self, view: View) -> RuleIndex:
         if not self.fits(view.records):
             raise TypeError("this question needs rules of the grammar that it was written for")
-        book: RuleIndex = view.records
-        return book
+        index: RuleIndex = view.records
+        return index
 
 
 @dataclass(frozen=True)
@@ -131,17 +131,17 @@ class TemplateBits(RuleQuery):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Look up every template in the index."""
-        book = self._book(view)
-        asked = self.asked(len(book))
-        bits = np.empty((len(self.templates), len(asked)), dtype=bool)
-        whole = self.who.seed == 0 and self.who.size == len(book)
+        index = self._rule_index(view)
+        positions = self.asked(len(index))
+        bits = np.empty((len(self.templates), len(positions)), dtype=bool)
+        whole = self.who.seed == 0 and self.who.size == len(index)
         for row, template in enumerate(self.templates):
-            bits[row] = book.answers(template) if whole else book.answers(template)[asked]
+            bits[row] = index.answers(template) if whole else index.answers(template)[positions]
         return {"bits": bits}
 
 
 @dataclass(frozen=True)
-class _Drawn(RuleQuery):
+class _SamplingQuery(RuleQuery):
     """Base class: each individual secretly draws one of ``slots`` equally likely slots, possibly empty."""
 
     who: CohortSample
@@ -154,21 +154,21 @@ class _Drawn(RuleQuery):
         if self.slots < 1:
             raise QueryError("malformed", "sampling needs at least one slot")
 
-    def _matched(self, view: View) -> np.ndarray:
+    def _matched_templates(self, view: View) -> np.ndarray:
         """Return the template that each drawn rule matches, or -1; slots depend on the client's secret."""
-        book = self._book(view)
-        slots = view.rng(f"sampled rule {self.who.seed}").integers(0, self.slots, len(book))
-        drawn, ranks = np.full(len(book), -1, dtype=np.int64), rule_ranks(book)
+        index = self._rule_index(view)
+        slots = view.rng(f"sampled rule {self.who.seed}").integers(0, self.slots, len(index))
+        drawn, ranks = np.full(len(index), -1, dtype=np.int64), rule_ranks(index)
         for row, template in enumerate(self.templates):
-            low, high = book.span(template)
-            inside = slice(int(book.starts[low]), int(book.starts[high]))
-            people = book.holders[inside]
+            low, high = index.span(template)
+            inside = slice(int(index.starts[low]), int(index.starts[high]))
+            people = index.holders[inside]
             drawn[people[ranks[inside] == slots[people]]] = row
-        return np.asarray(drawn[self.asked(len(book))])
+        return np.asarray(drawn[self.asked(len(index))])
 
 
 @dataclass(frozen=True)
-class SampledRule(_Drawn):
+class SampledRule(_SamplingQuery):
     """Each individual draws one of its rules in secret, and marks the template that it matches.
 
     Sensitivity: at most one bit of an individual is set for any rules, so that any change affects
@@ -186,11 +186,13 @@ class SampledRule(_Drawn):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Mark the template of each individual's drawn rule."""
-        return {"bits": self._matched(view)[None] == np.arange(len(self.templates))[:, None]}
+        return {
+            "bits": self._matched_templates(view)[None] == np.arange(len(self.templates))[:, None]
+        }
 
 
 @dataclass(frozen=True)
-class HashedRule(_Drawn):
+class HashedRule(_SamplingQuery):
     """Each individual draws one of its rules in secret, and gives a public hash of its template.
 
     An individual whose drawn rule matches no template, or with an empty slot, answers the hash of
@@ -209,7 +211,7 @@ class HashedRule(_Drawn):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Compute the parity of each individual's mask and its template's code."""
-        codes = (1 + self._matched(view)).astype(np.uint32)
+        codes = (1 + self._matched_templates(view)).astype(np.uint32)
         return {"bits": parity(self.masks() & codes)[None]}
 
     def unhashed(self) -> tuple[CohortQuery, np.ndarray]:
@@ -240,11 +242,11 @@ def parity(numbers: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=2)
-def rule_ranks(book: RuleIndex) -> np.ndarray:
+def rule_ranks(index: RuleIndex) -> np.ndarray:
     """Return each rule's rank among those of its holder, in the index's order, shape (rules,)."""
-    order = np.argsort(book.holders, kind="stable")
-    sorted_holders = book.holders[order]
-    first = np.searchsorted(sorted_holders, np.arange(book.people))
+    order = np.argsort(index.holders, kind="stable")
+    sorted_holders = index.holders[order]
+    first = np.searchsorted(sorted_holders, np.arange(index.people))
     ranks = np.empty(len(order), dtype=np.int32)
     ranks[order] = np.arange(len(order)) - first[sorted_holders]
     return ranks
@@ -273,8 +275,8 @@ class Parameters(RuleQuery):
         check_siblings(self.structures)
         if len(self.widths) != len(self.structures) or not all(0 < w < 1000 for w in self.widths):
             raise QueryError("malformed", "each structure needs its number of parameters")
-        most, total = max(self.widths), sum(self.widths)
-        sensitivity = Sensitivity(_ranges(most), _ranges(min(2 * most, total)), _ranges(total))
+        width, total = max(self.widths), sum(self.widths)
+        sensitivity = Sensitivity(_ranges(width), _ranges(min(2 * width, total)), _ranges(total))
         shape = (total, self.who.size)
         return {
             "values": Part(PartType.SUMS, ("parameter", "individual"), shape, sensitivity, GRID)
@@ -289,13 +291,13 @@ class Parameters(RuleQuery):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Look up the structures, each with its number of parameters."""
-        book = self._book(view)
-        asked = self.asked(len(book))
-        each = [
-            book.parameters(structure, width)[:, asked]
+        index = self._rule_index(view)
+        positions = self.asked(len(index))
+        values = [
+            index.parameters(structure, width)[:, positions]
             for structure, width in zip(self.structures, self.widths, strict=True)
         ]
-        return {"values": np.floor(np.concatenate(each) * int(1 / GRID))}
+        return {"values": np.floor(np.concatenate(values) * int(1 / GRID))}
 
 
 def _ranges(number: int) -> Bound:

@@ -59,11 +59,11 @@ class RuleIndex:
             raise InputError("a cohort needs at least one individual; this one is empty")
         entries = [
             (grammar.structure(rule), person, _scaled(grammar, rule))
-            for person, held in enumerate(rules.values())
-            for rule in held
+            for person, formulas in enumerate(rules.values())
+            for rule in formulas
         ]
-        book = cls.indexed(grammar, len(rules), sorted(entries, key=lambda entry: entry[:2]))
-        return replace(book, roster=wire.digest(wire.encode(tuple(rules))))
+        index = cls.indexed(grammar, len(rules), sorted(entries, key=lambda entry: entry[:2]))
+        return replace(index, roster=wire.digest(wire.encode(tuple(rules))))
 
     @classmethod
     def indexed(cls, grammar: Grammar, people: int, entries: Sequence[Entry]) -> RuleIndex:
@@ -78,7 +78,7 @@ class RuleIndex:
         sizes = np.array([len(values) for _, _, values in entries], dtype=np.int64)
         starts = np.searchsorted(rows, np.arange(len(distinct) + 1))
         ends = np.concatenate([[0], np.cumsum(sizes)])
-        values = np.array([v for _, _, held in entries for v in held], dtype=np.float32)
+        values = np.array([v for _, _, scaled in entries for v in scaled], dtype=np.float32)
         holders = np.array([person for _, person, _ in entries], dtype=np.int32)
         return cls(grammar, people, table, starts, holders, values, ends[starts])
 
@@ -125,20 +125,20 @@ class RuleIndex:
         low, high = self.span(structure)
         if low == high:
             return answers
-        held = slice(int(self.starts[low]), int(self.starts[low + 1]))
-        count = held.stop - held.start
+        section = slice(int(self.starts[low]), int(self.starts[low + 1]))
+        count = section.stop - section.start
         rows = self.values[self.offsets[low] : self.offsets[low] + count * width]
-        last_first = rows.reshape(count, width)[::-1].T
-        answers[:, self.holders[held][::-1]] = np.clip(last_first, 0, 1)
+        reversed_rows = rows.reshape(count, width)[::-1].T
+        answers[:, self.holders[section][::-1]] = np.clip(reversed_rows, 0, 1)
         return answers
 
-    def valid(self, least: float) -> dict[Symbols, int]:
-        """Return complete structures with at least ``least`` holders, with their numbers."""
-        held = {
+    def valid(self, min_holders: float) -> dict[Symbols, int]:
+        """Return complete structures with at least ``min_holders`` holders, with their numbers."""
+        counts = {
             self.structure(row): len(np.unique(self.held_by(row)))
-            for row in np.flatnonzero(np.diff(self.starts) >= least).tolist()
+            for row in np.flatnonzero(np.diff(self.starts) >= min_holders).tolist()
         }
-        return {structure: count for structure, count in held.items() if count >= least}
+        return {structure: count for structure, count in counts.items() if count >= min_holders}
 
     def structure(self, row: int) -> Symbols:
         """Return the symbols of a row of ``structures``."""

@@ -26,7 +26,7 @@ from privfed.learners.rule_search.population_rules import (
     PopulationRules,
     WeightedRule,
     coverage,
-    told,
+    summary,
 )
 from privfed.learners.rule_search.queries import CohortSample, Parameters
 from privfed.learners.rule_search.rule_index import RuleIndex
@@ -90,7 +90,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         """Whether the search itself chooses its number of queries, within its epsilon."""
 
     @abstractmethod
-    def search(self, asking: CohortSession) -> list[FoundRule]:
+    def search(self, session: CohortSession) -> list[FoundRule]:
         """Return the structures found (InputError: epsilon is too small for any query)."""
 
     @abstractmethod
@@ -118,16 +118,16 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         """
         self._start(federation)
         grammar = self.grammar(federation.schema)
-        asking = CohortSession(
+        session = CohortSession(
             federation, grammar, self._people(federation) * len(federation.clients)
         )
         self.grammar_ = grammar
-        self.found_ = self.search(asking)
-        self.steps_ = asking.steps
-        parameters = self._parameters(asking, self.found_)
+        self.found_ = self.search(session)
+        self.steps_ = session.steps
+        parameters = self._parameters(session, self.found_)
         rules = (
-            WeightedRule(grammar.formula(found.structure, values), found.share, found.deviation)
-            for found, values in zip(self.found_, parameters, strict=True)
+            WeightedRule(grammar.formula(rule.structure, values), rule.share, rule.std)
+            for rule, values in zip(self.found_, parameters, strict=True)
         )
         self.rules_ = PopulationRules(tuple(rules), grammar.names)
         return self
@@ -156,13 +156,13 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def _answer(self) -> Fraction:
         return min(self._total, Fraction(MAX_EPSILON))
 
-    def _parameters(self, asking: CohortSession, found: Sequence[FoundRule]) -> list[list[float]]:
+    def _parameters(self, session: CohortSession, rules: Sequence[FoundRule]) -> list[list[float]]:
         """Return each structure's parameters, or midpoints of their ranges without an answer."""
-        ranges = [asking.grammar.ranges(one.structure) for one in found]
+        ranges = [session.grammar.ranges(one.structure) for one in rules]
         spend = exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
-        if found and spend > 0:
+        if rules and spend > 0:
             try:
-                return asking.parameters(found, spend, self.percentile)
+                return session.parameters(rules, spend, self.percentile)
             except NobodyAnswered:
                 pass
         return [[(low + high) / 2 for low, high in one] for one in ranges]
@@ -199,12 +199,12 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def describe(self) -> str:
         """Return the rules, one per line, with the estimated fraction of individuals who hold the structure."""
         check_is_fitted(self)
-        told = [one.to_dict() for one in self.rules_.rules]
-        if not told:
+        figures = [rule.to_dict() for rule in self.rules_.rules]
+        if not figures:
             return NOTHING
         lines = [
-            f"{100 * one['share']:.1f} % ({100 * one['low']:.1f} to {100 * one['high']:.1f} %): {one['rule']}"
-            for one in told
+            f"{100 * rule['share']:.1f} % ({100 * rule['low']:.1f} to {100 * rule['high']:.1f} %): {rule['rule']}"
+            for rule in figures
         ]
         vote = f"A trajectory is of the positive class where rules with at least {100 * self.rules_.cut:g} % of all shares hold."
         return "\n".join([f"{NOTE[:1].upper()}{NOTE[1:]}.", *lines, vote])
@@ -216,11 +216,11 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
             return super().plot(feature, ax=ax)
         from privfed.learners import pictures
 
-        told = pd.DataFrame([one.to_dict() for one in self.rules_.rules], columns=_FIGURES)
-        shares, ends = told["share"].to_numpy(float), told[["low", "high"]].to_numpy(float)
+        table = pd.DataFrame([rule.to_dict() for rule in self.rules_.rules], columns=_FIGURES)
+        fractions, ends = table["share"].to_numpy(float), table[["low", "high"]].to_numpy(float)
         label = "share of the individuals who hold a rule of this structure"
-        ax = pictures.bars(ax, told["rule"].tolist(), shares, label, ends, level=95)
-        return ax if len(told) else pictures.titled(ax, NOTHING)
+        ax = pictures.bars(ax, table["rule"].tolist(), fractions, label, ends, level=95)
+        return ax if len(table) else pictures.titled(ax, NOTHING)
 
     def readable(self) -> dict[str, Any]:
         """Return the rules as text with their estimated fractions."""
@@ -229,8 +229,8 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def state(self) -> dict[str, Any]:
         """See the base: the rules and structures with their estimates, and the queries."""
         return {
-            "rules": [[show(one.rule), one.share, one.deviation] for one in self.rules_.rules],
-            "found": [[list(one.structure), one.share, one.deviation] for one in self.found_],
+            "rules": [[show(rule.rule), rule.share, rule.std] for rule in self.rules_.rules],
+            "found": [[list(rule.structure), rule.share, rule.std] for rule in self.found_],
             "steps": [list(astuple(step)) for step in self.steps_],
         }
 
@@ -240,8 +240,8 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         self.found_ = [FoundRule(tuple(structure), *rest) for structure, *rest in state["found"]]
         self.steps_ = [SearchStep(*step) for step in state["steps"]]
         rules = tuple(WeightedRule(parse(text), *rest) for text, *rest in state["rules"])
-        for one in rules:
-            self.grammar_.structure(one.rule)
+        for rule in rules:
+            self.grammar_.structure(rule.rule)
         self.rules_ = PopulationRules(rules, self.grammar_.names)
 
     # --- a cohort in a study -------------------------------------------------------------------
@@ -260,7 +260,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def assess(self, records: RuleIndex) -> dict[str, Any]:
         """Return recall and precision of the found rules, and what is missing."""
         valid = records.valid(self.min_support * records.people)
-        found = {one.structure for one in self.found_}
+        found = {rule.structure for rule in self.found_}
         covered, precise = coverage(found, valid)
         hint = self.outlook(self.schema_, records.people) if covered == 0 else ""
         scores = {"precision": precise, "valid rules": len(valid), "found rules": len(found)}
@@ -269,7 +269,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
             "measure": "coverage of the valid rules",
             "better": "higher",
             "value": covered,
-            "told": told(found, valid),
+            "told": summary(found, valid),
             "baseline": 0.0,
             "scores": scores,
         }
@@ -296,9 +296,9 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
             cells=MAX_CELLS,
         )
 
-    def _guards(self, most: Fraction) -> dict[str, tuple[Guard, ...]]:
-        bits = (Guard.of("randomized_response", spend=most, cap=most),)
-        values = (Guard.of("laplace", spend=most, cap=most),)
+    def _guards(self, epsilon: Fraction) -> dict[str, tuple[Guard, ...]]:
+        bits = (Guard.of("randomized_response", spend=epsilon, cap=epsilon),)
+        values = (Guard.of("laplace", spend=epsilon, cap=epsilon),)
         kinds = [query.kind for query in self.queries]
         return {kind: values if kind == Parameters.kind else bits for kind in kinds}
 
@@ -308,7 +308,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         grammar, who = self.grammar(schema), CohortSample.everybody(self.n_individuals or 1)
         bits, spend = self.question(who, grammar), exact(self.parameter_epsilon, "", zero=True)
         planned = [
-            Planned(bits, times, each, self.decides) for times, each in self.spends() if each
+            Planned(bits, times, amount, self.decides) for times, amount in self.spends() if amount
         ]
         if spend > 0:
             width = len(grammar.ranges(ATOM))

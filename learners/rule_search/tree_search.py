@@ -35,7 +35,7 @@ class SearchNode:
     visits: int = 0
     total: float = 0.0
     estimate: float = 0.0
-    deviation: float = 0.0
+    std: float = 0.0
 
     @property
     def mean(self) -> float:
@@ -49,7 +49,7 @@ class SearchNode:
 
     def lower(self) -> float:
         """Lower confidence bound (97.5 %) on its holders."""
-        return max(0.0, self.estimate - 1.96 * self.deviation)
+        return max(0.0, self.estimate - 1.96 * self.std)
 
     def back(self, estimate: float) -> None:
         """Back up an estimate to the root."""
@@ -138,39 +138,39 @@ class TreeSearch:
 
     def __init__(
         self,
-        asking: CohortSession,
+        session: CohortSession,
         allocation: Allocation,
-        constant: float = math.sqrt(2),
+        exploration_weight: float = math.sqrt(2),
         seed: int = 0,
         part: int | None = None,
         total: Fraction | None = None,
     ) -> None:
         self._remaining = total
-        self._asking, self._allocation, self._constant = asking, allocation, constant
+        self._session, self._allocation, self._weight = session, allocation, exploration_weight
         self._rng = np.random.default_rng(seed)
         self._part, self._fresh, self._seed = part, 0, seed + 1
-        self._size = part or asking.people
+        self._size = part or session.people
         #: All releases about each template, and the largest epsilon of these.
         self._released: dict[Symbols, tuple[SupportEstimate, Fraction]] = {}
         self._ignored: list[SearchNode] = []
-        self._seen: dict[int, tuple[float, int]] = {}  #: By symbol: sum and number of supports
+        self._supports: dict[int, tuple[float, int]] = {}  #: By symbol: sum and number of supports
         self.root = SearchNode(())
         self.root.untried = self._shuffled(())
         self._complete: dict[Symbols, None] = {}
-        self._most: int | None = None
+        self._max_queries: int | None = None
 
-    def run(self, most: int | None = None) -> list[FoundRule]:
-        """Search until the budget, the individuals, the tree, or ``most`` queries are used up."""
-        self._most = most
+    def run(self, max_queries: int | None = None) -> list[FoundRule]:
+        """Search until the budget, the individuals, the tree, or ``max_queries`` queries are used up."""
+        self._max_queries = max_queries
         try:
             while (node := self._select()) is not None or self._resume():
                 if node is not None:
-                    self._try(node)
+                    self._expand(node)
         except NobodyAnswered:
             pass
         results = ((template, self._released[template][0]) for template in self._complete)
         return [
-            FoundRule.of_count(template, float(counts.estimate[0]), counts.deviation, self._size)
+            FoundRule.of_count(template, float(counts.estimate[0]), counts.std, self._size)
             for template, counts in results
         ]
 
@@ -190,20 +190,20 @@ class TreeSearch:
     def _score(self, parent: SearchNode, child: SearchNode) -> float:
         """Return c_hat / N + C sqrt(ln N_parent / n) (DP-RuL equation 1)."""
         explore = math.sqrt(math.log(max(parent.visits, 1)) / max(child.visits, 1))
-        return child.mean / self._size + self._constant * explore
+        return child.mean / self._size + self._weight * explore
 
-    def _try(self, parent: SearchNode) -> None:
+    def _expand(self, parent: SearchNode) -> None:
         epsilon, cut = self._allocation.question(self._size, parent)
         template = self._next(parent)
         counts = self._ask(template, epsilon)
         parent.untried.remove(template)
         child = SearchNode(template, parent)
-        child.estimate, child.deviation = float(counts.estimate[0]), counts.deviation
+        child.estimate, child.std = float(counts.estimate[0]), counts.std
         child.back(child.estimate)
-        total, times = self._seen.get(template[-1], (0.0, 0))
+        total, times = self._supports.get(template[-1], (0.0, 0))
         relative = child.estimate / max(parent.estimate, 1.0) if parent.parent else 0.0
-        self._seen[template[-1]] = total + relative, times + 1
-        complete = not self._asking.grammar.open(template)
+        self._supports[template[-1]] = total + relative, times + 1
+        complete = not self._session.grammar.open(template)
         if child.estimate >= (self._allocation.valid(self._size, cut) if complete else cut):
             self._explore(parent, child)
         else:
@@ -215,13 +215,13 @@ class TreeSearch:
 
     def _ask(self, template: Symbols, epsilon: Fraction) -> SupportEstimate:
         """Query, and combine with earlier releases about the same template."""
-        if self._most is not None and len(self._asking.steps) >= self._most:
+        if self._max_queries is not None and len(self._session.steps) >= self._max_queries:
             raise NobodyAnswered("as many queries as were wanted have been asked")
         if self._remaining is not None:
             if epsilon > self._remaining:
                 raise NobodyAnswered("the budget is used up")
             self._remaining -= epsilon
-        counts = self._asking.bits([template], epsilon, self._whom())
+        counts = self._session.bits([template], epsilon, self._sample())
         if template in self._released:
             counts = counts.combined(self._released[template][0])
         self._released[template] = counts, epsilon
@@ -233,26 +233,26 @@ class TreeSearch:
             return parent.untried[-1]
 
         def relative_support(child: Symbols) -> float:
-            total, times = self._seen.get(child[-1], (0.0, 0))
+            total, times = self._supports.get(child[-1], (0.0, 0))
             return (total + 0.01) / (times + 1)
 
         return max(parent.untried, key=relative_support)
 
     def _explore(self, parent: SearchNode, child: SearchNode) -> None:
-        if self._asking.grammar.open(child.template):
+        if self._session.grammar.open(child.template):
             child.untried = self._shuffled(child.template)
             if child.untried:
                 parent.children.append(child)
         else:
             self._complete[child.template] = None
 
-    def _whom(self) -> CohortSample | None:
+    def _sample(self) -> CohortSample | None:
         if self._part is None:
             return None
         first, self._fresh = self._fresh, self._fresh + self._part
-        if self._fresh > self._asking.people:
+        if self._fresh > self._session.people:
             raise NobodyAnswered("every individual has been asked")
-        return CohortSample(self._asking.people, first, self._fresh, self._seed)
+        return CohortSample(self._session.people, first, self._fresh, self._seed)
 
     def _resume(self) -> bool:
         """Settle uncertain structures, then retry ignored subtrees with larger epsilon."""
@@ -281,7 +281,7 @@ class TreeSearch:
         nu, settings = self._allocation.valid(self._size, 0.0), DEFAULT
         for template in list(self._complete):
             counts, epsilon = self._released[template]
-            while abs(counts.estimate[0] - nu) < settings.certain * counts.deviation:
+            while abs(counts.estimate[0] - nu) < settings.certain * counts.std:
                 epsilon *= 2
                 if epsilon > settings.max_epsilon:
                     break
@@ -290,7 +290,7 @@ class TreeSearch:
                 del self._complete[template]
 
     def _shuffled(self, template: Symbols) -> list[Symbols]:
-        following = self._asking.grammar.continuations(template)
+        following = self._session.grammar.continuations(template)
         return [following[index] for index in self._rng.permutation(len(following))]
 
 

@@ -29,14 +29,14 @@ Key = tuple[tuple[int, str, int], ...]  #: Orders formulas by symbols in preorde
 
 def canonical(formula: Formula) -> Formula:
     """Return the canonical form of a complete formula (RuleError: it has open parts)."""
-    if _open(formula):
+    if _is_open(formula):
         raise RuleError("a template has no canonical form; give a complete rule")
-    return _sorted(_inwards(formula, negated=False))
+    return _sort_operands(_normal_form(formula, negated=False))
 
 
 def pattern(formula: Formula) -> Formula:
     """Return a template with negations and implications as in :func:`canonical`, without sorting."""
-    return _inwards(formula, negated=False)
+    return _normal_form(formula, negated=False)
 
 
 def matches(template: Formula, rule: Formula) -> bool:
@@ -74,55 +74,55 @@ def _opposes(template: Atom, rule: Formula) -> bool:
 
 def _operands_match(template: Connective, rule: Formula) -> bool:
     """Whether each non-open operand matches a distinct one, and each open one at least one more."""
-    operands, held = (_operands(one, template.operator) for one in (template, rule))
-    closed: list[Formula] = [one for one in operands if not isinstance(one, Hole)]
-    spare, holes = len(held) - len(closed), len(operands) - len(closed)
-    return (spare >= holes if holes else spare == 0) and _assigned(closed, held)
+    operands, others = (_operands(formula, template.operator) for formula in (template, rule))
+    closed: list[Formula] = [formula for formula in operands if not isinstance(formula, Hole)]
+    spare, holes = len(others) - len(closed), len(operands) - len(closed)
+    return (spare >= holes if holes else spare == 0) and _assignable(closed, others)
 
 
-def _assigned(closed: list[Formula], held: list[Formula]) -> bool:
+def _assignable(closed: list[Formula], operands: list[Formula]) -> bool:
     if not closed:
         return True
     first, *rest = closed
     return any(
-        matches(first, one) and _assigned(rest, held[:index] + held[index + 1 :])
-        for index, one in enumerate(held)
+        matches(first, operand) and _assignable(rest, operands[:index] + operands[index + 1 :])
+        for index, operand in enumerate(operands)
     )
 
 
-def _open(formula: Formula) -> bool:
+def _is_open(formula: Formula) -> bool:
     if isinstance(formula, Atom):
         return ANY in (formula.variable, formula.relation)
-    return isinstance(formula, Hole) or any(_open(child) for child in children(formula))
+    return isinstance(formula, Hole) or any(_is_open(child) for child in children(formula))
 
 
-def _inwards(formula: Formula, negated: bool) -> Formula:
+def _normal_form(formula: Formula, negated: bool) -> Formula:
     if isinstance(formula, Not):
-        return _inwards(formula.child, not negated)
+        return _normal_form(formula.child, not negated)
     if isinstance(formula, Temporal):
         operator = _OPPOSITE[formula.operator] if negated else formula.operator
-        return Temporal(operator, formula.interval, _inwards(formula.child, negated))
+        return Temporal(operator, formula.interval, _normal_form(formula.child, negated))
     if isinstance(formula, Connective):
         return _connective(formula, negated)
     if negated and isinstance(formula, Atom) and formula.relation in ("<=", ">="):
         return replace(formula, relation=_OPPOSITE[formula.relation])
-    positive = rebuilt(formula, (_inwards(part, negated=False) for part in children(formula)))
+    positive = rebuilt(formula, (_normal_form(part, negated=False) for part in children(formula)))
     return Not(positive) if negated and not isinstance(formula, Hole) else positive
 
 
 def _connective(formula: Connective, negated: bool) -> Formula:
     implies = formula.operator == "->"
     operator = "|" if implies else formula.operator
-    left = _inwards(formula.left, negated != implies)
-    right = _inwards(formula.right, negated)
+    left = _normal_form(formula.left, negated != implies)
+    right = _normal_form(formula.right, negated)
     return Connective(_OPPOSITE[operator] if negated else operator, left, right)
 
 
-def _sorted(formula: Formula) -> Formula:
+def _sort_operands(formula: Formula) -> Formula:
     if not isinstance(formula, Connective):
-        return rebuilt(formula, map(_sorted, children(formula)))
+        return rebuilt(formula, map(_sort_operands, children(formula)))
     operator = formula.operator
-    operands = sorted((_sorted(part) for part in _operands(formula, operator)), key=key)
+    operands = sorted((_sort_operands(part) for part in _operands(formula, operator)), key=key)
     return reduce(lambda right, left: Connective(operator, left, right), reversed(operands))
 
 
@@ -141,8 +141,8 @@ def symbols(formula: Formula) -> Key:
     """Return the symbols in preorder; atoms sort before operators, by name and relation."""
     if isinstance(formula, Atom):
         return ((0, formula.variable, ("<=", ">=", "=").index(formula.relation)),)
-    own = (RANK[sign(formula)], "", 0)
-    return (own, *(symbol for child in children(formula) for symbol in symbols(child)))
+    top = (RANK[sign(formula)], "", 0)
+    return (top, *(symbol for child in children(formula) for symbol in symbols(child)))
 
 
 def sign(formula: Formula) -> str:
@@ -154,9 +154,9 @@ def sign(formula: Formula) -> str:
 
 def parameters(formula: Formula) -> tuple[float, ...]:
     """Return thresholds and ends of intervals in preorder, without open ones."""
-    own: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
     if isinstance(formula, Atom) and formula.threshold is not None:
-        own = (float(formula.threshold),)
+        values = (float(formula.threshold),)
     if isinstance(formula, Temporal | Until) and formula.interval is not None:
-        own = (float(formula.interval[0]), float(formula.interval[1]))
-    return own + tuple(value for child in children(formula) for value in parameters(child))
+        values = (float(formula.interval[0]), float(formula.interval[1]))
+    return values + tuple(value for child in children(formula) for value in parameters(child))

@@ -124,8 +124,8 @@ def rebuilt(formula: Formula, parts: Iterable[Formula]) -> Formula:
 
 def paths(formula: Formula) -> list[Path]:
     """Return the paths to all parts of a formula, including itself, in preorder."""
-    below = enumerate(children(formula))
-    return [(), *((index, *path) for index, child in below for path in paths(child))]
+    numbered = enumerate(children(formula))
+    return [(), *((index, *path) for index, child in numbered for path in paths(child))]
 
 
 def at(formula: Formula, path: Path) -> Formula:
@@ -146,8 +146,8 @@ def put(formula: Formula, path: Path, part: Formula) -> Formula:
 
 def operators(formula: Formula) -> int:
     """Return the number of connectives, negations and temporal operators."""
-    own = 0 if isinstance(formula, Atom | Hole) else 1
-    return own + sum(operators(child) for child in children(formula))
+    count = 0 if isinstance(formula, Atom | Hole) else 1
+    return count + sum(operators(child) for child in children(formula))
 
 
 def significant(value: float, digits: int = 6) -> float:
@@ -240,15 +240,15 @@ def _atom(atom: Atom, signals: np.ndarray, columns: Mapping[str, int]) -> np.nda
     return above if atom.relation == ">=" else -above
 
 
-def _temporal(formula: Temporal, inside: np.ndarray) -> np.ndarray:
+def _temporal(formula: Temporal, values: np.ndarray) -> np.ndarray:
     if formula.interval is None:
         raise RuleError(_INCOMPLETE)
     extreme, fill = (np.maximum, -np.inf) if formula.operator == "F" else (np.minimum, np.inf)
-    best, steps = np.full(inside.shape, fill), inside.shape[1]
+    best, steps = np.full(values.shape, fill), values.shape[1]
     first, last = formula.interval
     for ahead in range(first, min(last, steps - 1) + 1):
-        until = best[:, : steps - ahead]
-        extreme(until, inside[:, ahead:], out=until)
+        window = best[:, : steps - ahead]
+        extreme(window, values[:, ahead:], out=window)
     return best
 
 
@@ -257,12 +257,12 @@ def _until(formula: Until, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if formula.interval is None:
         raise RuleError(_INCOMPLETE)
     first, last = formula.interval
-    best, kept = np.full(left.shape, -np.inf), np.full(left.shape, np.inf)
+    best, left_min = np.full(left.shape, -np.inf), np.full(left.shape, np.inf)
     steps = left.shape[1]
     for ahead in range(min(last, steps - 1) + 1):
-        until, still = best[:, : steps - ahead], kept[:, : steps - ahead]
+        window, window_min = best[:, : steps - ahead], left_min[:, : steps - ahead]
         if ahead >= first:
-            np.maximum(until, np.minimum(right[:, ahead:], still), out=until)
-        np.minimum(still, left[:, ahead:], out=still)
-        kept[:, steps - ahead :] = -np.inf
+            np.maximum(window, np.minimum(right[:, ahead:], window_min), out=window)
+        np.minimum(window_min, left[:, ahead:], out=window_min)
+        left_min[:, steps - ahead :] = -np.inf
     return best

@@ -203,18 +203,18 @@ class Grammar:
 
     def structures(self) -> list[Symbols]:
         """Return all complete structures, of a small grammar."""
-        found: list[Symbols] = []
+        complete: list[Symbols] = []
         frontier: list[Symbols] = [()]
         while frontier:
             template = frontier.pop()
             following = self.continuations(template)
-            found += [] if following else [template]
+            complete += [] if following else [template]
             frontier += following
-        return found
+        return complete
 
     def _fits(self, template: Symbols) -> bool:
         """Whether the operators so far, and those that open parts require, are within the limit."""
-        needed = sum(slot.least > self.atoms or slot.negated for slot in self._slots(template))
+        needed = sum(slot.min_symbol > self.atoms or slot.negated for slot in self._slots(template))
         return needed + sum(symbol > self.atoms for symbol in template) <= self.most_operators
 
     def _allowed(self, symbol: int, slot: _Slot) -> bool:
@@ -224,7 +224,7 @@ class Grammar:
             return operator == "U" or relation == "="
         if operator and operator == slot.banned:
             return False
-        return symbol >= slot.least or operator == slot.chain != ""
+        return symbol >= slot.min_symbol or operator == slot.chain != ""
 
     def _slots(self, template: Symbols) -> list[_Slot]:
         """Return a template's open parts with their constraints; the next to be filled is last."""
@@ -232,12 +232,12 @@ class Grammar:
         for symbol in template:
             slot = slots.pop()
             if slot.right is not None:
-                slot.right.least = symbol
+                slot.right.min_symbol = symbol
             operator = self.operator(symbol)
             if operator in ("&", "|"):
                 right = _Slot(chain=operator)
-                least = slot.least if operator == slot.chain else 0
-                slots += [right, _Slot(banned=operator, least=least, right=right)]
+                min_symbol = slot.min_symbol if operator == slot.chain else 0
+                slots += [right, _Slot(banned=operator, min_symbol=min_symbol, right=right)]
             else:
                 slots += [_Slot(negated=operator == "!") for _ in range(self.arity(symbol))]
         return slots
@@ -249,7 +249,7 @@ class _Slot:
 
     banned: str = ""
     chain: str = ""
-    least: int = 0
+    min_symbol: int = 0
     negated: bool = False
     right: _Slot | None = field(default=None, repr=False)
 

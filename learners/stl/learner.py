@@ -101,23 +101,26 @@ class _Search:
     def run(self) -> list[ScoredRule]:
         """Evolve the population, and return its sufficiently good formulas, best first."""
         settings, depth = self._settings, min(2, self._grammar.most_operators)
-        alive = [self._tuned(self._random(depth)) for _ in range(settings.population)]
+        alive = [self._tune(self._draw(depth)) for _ in range(settings.population)]
         for _ in range(settings.generations):
-            children = [self._tuned(self._child(alive)) for _ in alive]
+            children = [self._tune(self._child(alive)) for _ in alive]
             alive = sorted(alive + children, key=lambda s: -s.score)[: settings.population]
         ranked = sorted(self._best.values(), key=lambda s: -s.score)
         return [scored for scored in ranked if scored.score >= settings.least][: settings.rules]
 
     # --- structures ----------------------------------------------------------------------------
 
-    def _random(self, most: int) -> Formula:
+    def _draw(self, limit: int) -> Formula:
         usable = [operator for operator in self._grammar.operators if operator != "!"]
-        if most == 0 or self._rng.random() < 0.4 or not usable:
+        if limit == 0 or self._rng.random() < 0.4 or not usable:
             return self._atom()
         operator = self._pick(usable)
         if operator in ("F", "G"):
-            return Temporal(operator, self._interval(), self._random(most - 1))
-        left, right = self._random((most - 1) // 2), self._random(most - 1 - (most - 1) // 2)
+            return Temporal(operator, self._interval(), self._draw(limit - 1))
+        left, right = (
+            self._draw((limit - 1) // 2),
+            self._draw(limit - 1 - (limit - 1) // 2),
+        )
         if operator == "U":
             return Until(self._interval(), left, right)
         return Connective(operator, left, right)
@@ -140,11 +143,11 @@ class _Search:
 
     def _child(self, alive: list[ScoredRule]) -> Formula:
         """Return a crossover of two winners of small tournaments, or a mutation of one."""
-        most, mother = self._grammar.most_operators, self._winner(alive)
+        limit, mother = self._grammar.most_operators, self._winner(alive)
         crosses = self._rng.random() < 0.6
-        new = self._part(self._winner(alive)) if crosses else self._random(min(1, most))
-        child = self._replaced(mother, new)
-        return child if operators(child) <= most else mother
+        new = self._part(self._winner(alive)) if crosses else self._draw(min(1, limit))
+        child = self._replace_part(mother, new)
+        return child if operators(child) <= limit else mother
 
     def _winner(self, alive: list[ScoredRule]) -> Formula:
         drawn = [alive[index] for index in self._rng.integers(len(alive), size=3)]
@@ -157,20 +160,20 @@ class _Search:
             return formula
         return self._part(parts[int(self._rng.integers(len(parts)))])
 
-    def _replaced(self, formula: Formula, new: Formula) -> Formula:
+    def _replace_part(self, formula: Formula, new: Formula) -> Formula:
         parts = list(children(formula))
         if not parts or self._rng.random() < 0.3:
             return new
         index = int(self._rng.integers(len(parts)))
-        parts[index] = self._replaced(parts[index], new)
+        parts[index] = self._replace_part(parts[index], new)
         return rebuilt(formula, parts)
 
     # --- parameters ----------------------------------------------------------------------------
 
-    def _tuned(self, formula: Formula) -> ScoredRule:
+    def _tune(self, formula: Formula) -> ScoredRule:
         """Tune the parameters, and return the canonical form; the best by structure is cached."""
         bayesian = self._settings.tuning == "bayesian"
-        tuned = self._optimised(formula) if bayesian else self._searched(formula)
+        tuned = self._bayesian_search(formula) if bayesian else self._local_search(formula)
         best = ScoredRule(canonical(tuned.rule), tuned.score)
         structure = self._grammar.structure(best.rule)
         known = self._best.get(structure)
@@ -178,23 +181,23 @@ class _Search:
             self._best[structure] = best
         return best
 
-    def _searched(self, formula: Formula) -> ScoredRule:
+    def _local_search(self, formula: Formula) -> ScoredRule:
         """Tune by local search, one part after the other."""
         best = ScoredRule(formula, self._score(formula))
         for _ in range(self._settings.sweeps):
             for path in paths(best.rule):
-                best = self._improved(best, path)
+                best = self._improve_part(best, path)
         return best
 
-    def _optimised(self, formula: Formula) -> ScoredRule:
+    def _bayesian_search(self, formula: Formula) -> ScoredRule:
         start = np.array(self._coordinates(formula))
-        point, score = maximised(
-            lambda tried: self._score(self._at(formula, tried)),
+        point, score = maximise(
+            lambda values: self._score(self._formula_at(formula, values)),
             start,
             evaluations=self._settings.evaluations,
             rng=self._rng,
         )
-        return ScoredRule(self._at(formula, point), score)
+        return ScoredRule(self._formula_at(formula, point), score)
 
     def _coordinates(self, formula: Formula) -> list[float]:
         """Return the parameters in preorder, scaled to [0, 1]: ranks of thresholds, fractions of steps."""
@@ -207,7 +210,7 @@ class _Search:
             local = [step / max(1, self._longest) for step in formula.interval]
         return local + [value for child in children(formula) for value in self._coordinates(child)]
 
-    def _at(self, formula: Formula, point: np.ndarray) -> Formula:
+    def _formula_at(self, formula: Formula, point: np.ndarray) -> Formula:
         values = iter(point.tolist())
 
         def filled(part: Formula) -> Formula:
@@ -223,12 +226,12 @@ class _Search:
 
         return filled(formula)
 
-    def _improved(self, best: ScoredRule, path: Path) -> ScoredRule:
+    def _improve_part(self, best: ScoredRule, path: Path) -> ScoredRule:
         for part in self._variants(at(best.rule, path)):
-            tried = put(best.rule, path, part)
-            score = self._score(tried)
+            candidate = put(best.rule, path, part)
+            score = self._score(candidate)
             if score > best.score:
-                best = ScoredRule(tried, score)
+                best = ScoredRule(candidate, score)
         return best
 
     def _variants(self, part: Formula) -> list[Formula]:
@@ -264,7 +267,7 @@ _WIDTH = (
 _LENGTH = 0.3  #: Length scale of the kernel in the unit cube
 
 
-def maximised(
+def maximise(
     objective: Callable[[np.ndarray], float],
     start: np.ndarray,
     *,
@@ -292,6 +295,6 @@ def _next(points: list[np.ndarray], values: list[float], rng: np.random.Generato
     kernel = Matern(_LENGTH, nu=2.5) + WhiteKernel(1e-4)
     process = GaussianProcessRegressor(kernel, optimizer=None, normalize_y=True)
     process.fit(np.array(points), np.array(values))
-    mean, deviation = process.predict(candidates, return_std=True)
-    best: np.ndarray = candidates[int(np.argmax(mean + _WIDTH * deviation))]
+    mean, std = process.predict(candidates, return_std=True)
+    best: np.ndarray = candidates[int(np.argmax(mean + _WIDTH * std))]
     return best

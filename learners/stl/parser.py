@@ -136,10 +136,10 @@ class _Reader:
 
     def _temporal(self, operator: str) -> bool:
         """Whether a letter is an operator, that is, before an interval."""
-        here = self._symbols[self._next : self._next + 2]
-        found = [symbol for _, symbol, _ in here] == [operator, "["]
-        self._next += found
-        return found
+        upcoming = self._symbols[self._next : self._next + 2]
+        matched = [symbol for _, symbol, _ in upcoming] == [operator, "["]
+        self._next += matched
+        return matched
 
     def _peek(self) -> tuple[str, str, int]:
         if self._next < len(self._symbols):
@@ -147,9 +147,9 @@ class _Reader:
         return "end", "", 1 + (self._symbols[-1][2] if self._symbols else 0)
 
     def _take(self, sign: str) -> bool:
-        found = self._peek()[:2] == ("sign", sign)
-        self._next += found
-        return found
+        matched = self._peek()[:2] == ("sign", sign)
+        self._next += matched
+        return matched
 
     def _expect(self, sign: str) -> None:
         if not self._take(sign):

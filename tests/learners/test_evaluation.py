@@ -142,7 +142,7 @@ def test_the_sums_are_those_of_the_predictions(asked: dict[str, tuple[Any, Schem
     """Of a regressor's errors and a classifier's probabilities, up to the grid."""
     for name, (query, schema) in asked.items():
         view = views(schema, np.random.default_rng(1).random((40, len(schema.columns))))
-        model, table = query._learnt, view.table
+        model, table = query._fitted_model, view.table
         told = query.evaluate(view)["sums"] * float(UNIT)
         if name == "errors":
             middle, half = middle_and_half(schema.columns[-1])
@@ -163,14 +163,14 @@ def test_a_model_that_fails_for_some_records_tells_nothing_by_it(
 ) -> None:
     """Its prediction there is a constant, and the answer a sum as any other."""
     query, schema = asked["errors"]
-    sound: Any = type(query)._raw
+    sound: Any = type(query)._raw_prediction
 
     def raw(self: Any, row: np.ndarray) -> np.ndarray:
         if row[0] > schema.lower[0]:
             raise ZeroDivisionError
         return np.asarray(sound(self, row))
 
-    monkeypatch.setattr(type(query), "_raw", raw)
+    monkeypatch.setattr(type(query), "_raw_prediction", raw)
     rows = np.random.default_rng(2).random((5, len(schema.columns)))
     whole = query.evaluate(views(schema, rows))
     alone = [query.evaluate(views(schema, rows[k : k + 1])) for k in range(5)]

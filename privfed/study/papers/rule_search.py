@@ -94,7 +94,7 @@ def search(
         width = int(method[8:])
         settings = SearchSettings(spread=width, expected=EXPECTED[width])
         return BestFirst(session, exploration, epsilon, settings).run()
-    return LevelSearch(session, LevelPlan(epsilon, nu, levels, most=MOST)).run()
+    return LevelSearch(session, LevelPlan(epsilon, nu, levels, max_size=MOST)).run()
 
 
 def through_a_gate(book: RuleIndex, method: str, epsilon: float, seed: int) -> RuleSearch:

@@ -26,7 +26,7 @@ from privfed.learners.baselines import (
     LocalRuleFitRegressor,
 )
 from privfed.learners.baselines.bayesian import posterior_mode
-from privfed.learners.baselines.forest import _grown, _rows
+from privfed.learners.baselines.forest import _rows, _to_forest
 from privfed.learners.rulefit import RuleFitRegressor
 from privfed.tables.records import Records
 
@@ -129,7 +129,7 @@ def test_sent_trees_predict_as_they_did_at_the_client() -> None:
     forest = RandomForestClassifier(10, random_state=0).fit(x, table["y"])
     rows = [_rows(k, tree.tree_, forest.classes_) for k, tree in enumerate(forest.estimators_)]
     nodes = np.concatenate(rows)
-    found = _grown(nodes).mean(x, nodes[:, 5])
+    found = _to_forest(nodes).mean(x, nodes[:, 5])
     assert found == pytest.approx(forest.predict_proba(x)[:, 1])
 
 

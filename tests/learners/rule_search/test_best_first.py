@@ -44,7 +44,7 @@ def _search(total: int, seed: int, truths: Truths = TRUTHS, theta: float = 0.05)
 def _ignored(held: int, predicted: float, theta: float, trials: int = 1000) -> float:
     """Share of templates with so many holders that end up ignored, however often they are asked."""
     search = _search(10**6, 3, _Planted(held), theta)
-    root = Subtree((), None, 1, estimate=float(BOOK.people), deviation=0.0)
+    root = Subtree((), None, 1, estimate=float(BOOK.people), std=0.0)
     operator = BOOK.grammar.size
     number = 0
     for _ in range(trials):
@@ -52,7 +52,7 @@ def _ignored(held: int, predicted: float, theta: float, trials: int = 1000) -> f
         verdict = "later"
         while verdict == "later":
             verdict = search.examine(child)
-            search.asking._known.clear()  # type: ignore[attr-defined]  # another template each time
+            search.session._known.clear()  # type: ignore[attr-defined]  # another template each time
             child.predicted /= search.settings.coarser
         number += verdict == "ignored"
     return number / trials
@@ -111,7 +111,7 @@ def test_the_budget_is_never_exceeded_and_nearly_used() -> None:
     """The sum of all amounts stays within the total, and hardly anything is left."""
     search = _search(500, 1)
     search.run()
-    spent = sum(Fraction(step.epsilon) for step in search.asking.steps)
+    spent = sum(Fraction(step.epsilon) for step in search.session.steps)
     assert 495 < spent <= Fraction(500) + Fraction(1, 10**9)
 
 
@@ -119,13 +119,13 @@ def test_a_sharper_question_follows_a_coarse_one() -> None:
     """Each further question about a template costs more than the one before: fresh, and charged."""
     search = _search(1000, 2)
     asked: dict[Symbols, list[Fraction]] = {}
-    ask = search.asking.bits
+    ask = search.session.bits
 
     def watched(templates: list[Symbols], spend: Fraction) -> object:
         asked.setdefault(templates[0], []).append(spend)
         return ask(templates, spend)
 
-    search.asking.bits = watched  # type: ignore[method-assign, assignment]
+    search.session.bits = watched  # type: ignore[method-assign, assignment]
     search.run()
     assert any(len(amounts) > 1 for amounts in asked.values())
     assert all(a < b for amounts in asked.values() for a, b in pairwise(amounts))
@@ -134,9 +134,9 @@ def test_a_sharper_question_follows_a_coarse_one() -> None:
 def test_large_subtrees_cost_little() -> None:
     """The first question, about an operator, is far cheaper than the finest."""
     search = _search(10_000, 1)
-    search.run(most=400)
+    search.run(max_queries=400)
     finest = float(least_epsilon(Exploration(NU).finest(BOOK.people)))
-    amounts = [step.epsilon for step in search.asking.steps]
+    amounts = [step.epsilon for step in search.session.steps]
     assert amounts[0] < 0.2 * finest
     assert max(amounts) >= finest
 
@@ -145,17 +145,17 @@ def test_the_same_releases_give_the_same_search() -> None:
     """Nothing but releases and public values decides: equal answers, equal questions."""
     one, other = _search(300, 7), _search(300, 7)
     assert one.run() == other.run()
-    assert one.asking.steps == other.asking.steps
+    assert one.session.steps == other.session.steps
 
 
 def test_frequent_symbols_are_tried_first() -> None:
     """A symbol that was frequent below one parent has more promise below another."""
     grammar, people = BOOK.grammar, BOOK.people
     promise = SupportPrediction(grammar, people)
-    parent = Subtree((grammar.size,), None, 1, estimate=0.8 * people, deviation=10.0)
+    parent = Subtree((grammar.size,), None, 1, estimate=0.8 * people, std=10.0)
     parent.untried = np.array([[1, 2, 3], [0, 0, 0]])
     before = promise.shares(parent)
-    frequent = Subtree((grammar.size, 2), parent, 0, estimate=0.4 * people, deviation=10.0)
+    frequent = Subtree((grammar.size, 2), parent, 0, estimate=0.4 * people, std=10.0)
     frequent.epsilon = Fraction(1)
     promise.learn(frequent)
     after = promise.shares(parent)
@@ -168,7 +168,7 @@ def test_releases_about_one_template_are_weighed_by_precision() -> None:
     search = _search(100, 1, _Planted(400))
     child = Subtree((1,), Subtree((), None, 1, estimate=8000.0), 0, predicted=0.05)
     search._ask(child, Fraction(1, 10))
-    coarse = child.deviation
+    coarse = child.std
     search._ask(child, Fraction(2))
-    assert child.deviation < 0.1 * coarse
-    assert child.estimate == pytest.approx(400, abs=5 * child.deviation)
+    assert child.std < 0.1 * coarse
+    assert child.estimate == pytest.approx(400, abs=5 * child.std)

@@ -46,9 +46,9 @@ def test_the_estimate_is_unbiased_and_its_interval_covers() -> None:
     truth[0, :120] = True
     drawn = [counts(_answer(_noisy(truth, 0.3, rng), 0.3)) for _ in range(2000)]
     estimates = np.array([one.estimate for one in drawn])
-    error = drawn[0].deviation / np.sqrt(2000)
+    error = drawn[0].std / np.sqrt(2000)
     assert estimates.mean(axis=0) == pytest.approx([120, 0], abs=4 * error)
-    assert estimates.std(axis=0) == pytest.approx([drawn[0].deviation] * 2, rel=0.08)
+    assert estimates.std(axis=0) == pytest.approx([drawn[0].std] * 2, rel=0.08)
     held = np.mean([low[0] <= 120 <= high[0] for low, high in (o.interval() for o in drawn)])
     assert 0.93 < held < 0.97
 
@@ -68,7 +68,7 @@ def test_individuals_and_cohorts_are_estimated_alike() -> None:
     bits = np.random.default_rng(1).random((2, 400)) < 0.4
     one, many = counts(_answer(bits, 0.2)), counts(_answer(bits, 0.2, 400), 400)
     assert one.estimate.tolist() == many.estimate.tolist()
-    assert one.deviation == many.deviation
+    assert one.std == many.std
 
 
 @pytest.mark.parametrize("people", [399, 401])
@@ -94,7 +94,7 @@ def test_two_estimates_are_weighted_by_precision() -> None:
         SupportEstimate(np.array([20.0]), 3.0, 5)
     )
     assert both.estimate[0] == pytest.approx(11.0)
-    assert both.deviation == pytest.approx(np.sqrt(0.9))
+    assert both.std == pytest.approx(np.sqrt(0.9))
 
 
 @pytest.mark.parametrize(("share", "scale"), [(1.0, 0.5), (0.5, 0.3)])

@@ -87,7 +87,7 @@ def test_estimates_are_unbiased_with_the_variance_of_theory(
     unary = PEOPLE / (4 * np.sinh(e / 4) ** 2)
     hashed = PEOPLE / np.tanh(e / 2) ** 2
     expected = hashed - truth if isinstance(query, HashedRule) else np.full(len(truth), unary)
-    assert drawn[0].deviation ** 2 == pytest.approx(max(expected), rel=1e-9)
+    assert drawn[0].std ** 2 == pytest.approx(max(expected), rel=1e-9)
     assert estimates.mean(axis=0) == pytest.approx(truth, abs=4 * np.sqrt(max(expected) / DRAWS))
     assert estimates.var(axis=0).mean() == pytest.approx(expected.mean(), rel=0.15)
 

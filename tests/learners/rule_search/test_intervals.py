@@ -19,9 +19,9 @@ def _answers(people: int, holders: int, flip: float, draws: int) -> np.ndarray:
 def _coverage(people: int, holders: int, flip: float, level: float) -> tuple[float, float]:
     """Shares of 2,000 exact and normal intervals that hold the truth; limits once per answer."""
     drawn, times = np.unique(_answers(people, holders, flip, 2000), return_counts=True)
-    deviation = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
+    std = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
     estimate = (drawn - people * flip) / (1 - 2 * flip)
-    counts = SupportEstimate(estimate, deviation, people, flip)
+    counts = SupportEstimate(estimate, std, people, flip)
     shares = []
     for low, high in (counts.exact_interval(level), counts.interval(level)):
         shares.append(float(times[(low <= holders) & (holders <= high)].sum() / 2000))
@@ -49,10 +49,10 @@ def test_the_normal_law_fails_where_the_exact_limits_hold() -> None:
 def test_many_individuals_give_the_normal_limits() -> None:
     """At 40,000 the exact limits are the normal ones, to a few hundredths of their width."""
     people, flip = 40_000, 0.27
-    deviation = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
-    counts = SupportEstimate(np.array([400.0]), deviation, people, flip)
+    std = float(np.sqrt(people * flip * (1 - flip)) / (1 - 2 * flip))
+    counts = SupportEstimate(np.array([400.0]), std, people, flip)
     exact, normal = np.array(counts.exact_interval())[:, 0], np.array(counts.interval())[:, 0]
-    assert exact == pytest.approx(normal, abs=0.05 * deviation)
+    assert exact == pytest.approx(normal, abs=0.05 * std)
 
 
 @pytest.mark.parametrize(("people", "holders", "flip"), [(7, 3, 0.2), (12, 0, 0.4), (9, 9, 0.1)])

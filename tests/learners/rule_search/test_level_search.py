@@ -55,8 +55,8 @@ def test_keeping_most_for_the_last_question_pays() -> None:
 @pytest.mark.parametrize("most", [200, 1000])
 def test_no_question_is_larger_than_said(most: int) -> None:
     """Levels and the last question hold at most so many templates, the best ones."""
-    search, _ = _run("8", 1, most=most)
-    assert max(step.templates for step in search.asking.steps) <= most
+    search, _ = _run("8", 1, max_size=most)
+    assert max(step.templates for step in search.session.steps) <= most
 
 
 @given(

@@ -62,7 +62,7 @@ def test_limits_cover_the_truth_and_halved_ones_do_not(
     for seed in range(400):
         asking = CohortSession(CohortDisclosure.of(book, policy, seed=seed), GRAMMAR, 500)
         counts = asking.bits([structure], None)
-        share, deviation = counts.estimate[0] / 500, scale * counts.deviation / 500
-        low, high = WeightedRule(RULE, float(share), float(deviation)).interval()
+        share, std = counts.estimate[0] / 500, scale * counts.std / 500
+        low, high = WeightedRule(RULE, float(share), float(std)).interval()
         held.append(low <= 0.3 <= high)
     assert least <= np.mean(held) <= most

@@ -20,7 +20,7 @@ def test_the_least_epsilon_pays_for_the_questions() -> None:
     finest = least_epsilon(FEW.exploration.finest(60))
     assert Fraction(8, 9) < finest == FEW.least_total / 9
     assert not FEW.enough
-    assert PowerAnalysis(FEW.exploration, 60, FEW.least_total, FEW.part).told() == ""
+    assert PowerAnalysis(FEW.exploration, 60, FEW.least_total, FEW.part).advice() == ""
 
 
 def test_the_fewest_people_are_enough_and_far_fewer_are_not() -> None:
@@ -35,7 +35,7 @@ def test_where_no_cohort_is_large_enough_only_epsilon_is_told() -> None:
     """Ten million people do not answer a question that costs next to nothing."""
     hopeless = PowerAnalysis(FEW.exploration, 60, FEW.total, Fraction(1, 10_000))
     assert hopeless.fewest_people() is None
-    assert "individuals at this one" not in hopeless.told()
+    assert "individuals at this one" not in hopeless.advice()
 
 
 @pytest.mark.parametrize("strategy", ["levels", "equal", "adaptive", "uct", "parts"])

@@ -103,7 +103,7 @@ def test_intervals_hold_what_the_noise_hides(
     y = np.where(rng.random(len(x)) < x, "yes", "no")
     monkeypatch.setattr(ClassScores, "about", classmethod(lambda cls, model: cls(b"")))
     monkeypatch.setattr(
-        ClassScores, "_predicted", lambda self, row, instead: np.array([1 - row[0], row[0]])
+        ClassScores, "_predict_row", lambda self, row, instead: np.array([1 - row[0], row[0]])
     )
     monkeypatch.setattr("privfed.study.private_evaluation.question_about", lambda _: ClassScores)
     truth = {
@@ -143,7 +143,7 @@ def test_calibration_tells_the_outcome_by_bin_of_the_prediction() -> None:
 
     query = RegressionErrors(b"")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RegressionErrors, "_predicted", lambda self, row, instead: 20 * row)
+        patch.setattr(RegressionErrors, "_predict_row", lambda self, row, instead: 20 * row)
         sums = query.evaluate(View(Records(schema, x[:, None], y), schema))
         policy = Policy({query.kind: (Guard.of("open"),)})
         frame = pd.DataFrame({"a": x, "y": y, "site": "p"})

@@ -33,7 +33,7 @@ def _asking(seed: int, simulated: bool) -> CohortSession:
 def _errors(simulated: bool, epsilon: str) -> np.ndarray:
     """Standardised errors of the estimates about all templates of two symbols, ten times."""
     answers = [_asking(seed, simulated).bits(SIBLINGS, Fraction(epsilon)) for seed in range(10)]
-    return np.concatenate([(counts.estimate - TRUTH) / counts.deviation for counts in answers])
+    return np.concatenate([(counts.estimate - TRUTH) / counts.std for counts in answers])
 
 
 @pytest.mark.parametrize("epsilon", ["0.3", "2"])
@@ -56,7 +56,7 @@ def test_another_law_is_told_apart(fault: object) -> None:
 def test_the_stated_deviation_is_the_real_one() -> None:
     """Both sides state the same deviation and the same number of people."""
     real, simulated = (_asking(1, which).bits(SIBLINGS[:5], Fraction(1)) for which in (False, True))
-    assert (real.deviation, real.people) == (simulated.deviation, simulated.people)
+    assert (real.std, real.people) == (simulated.std, simulated.people)
 
 
 def test_the_budget_is_kept_and_answers_are_memoised() -> None:
