@@ -48,7 +48,7 @@ class PublicColumn(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the column."""
 
     @property
     def kind(self) -> str:
@@ -79,20 +79,20 @@ HELD_OUT = ", held out"
 class Attack(ABC):
     """One question put to a transcript, from releases and public values alone.
 
-    Without the truth it reports what it claims to have found; with it, how much of that is right.
+    Without the truth it reports its claims; with it, how many of them are correct.
     """
 
     name: ClassVar[str]  #: What studies and reports call it
     question: ClassVar[str]  #: What it tries, in one plain sentence
     #: The kinds of release that it reads; empty for every kind.
     kinds: ClassVar[tuple[str, ...]] = ()
-    #: Which of the regulators' three risks it measures, and what a success means for a person.
+    #: The regulators' risk that it measures, and what a success means for a person.
     risk: ClassVar[Risk] = ""
     harm: ClassVar[str] = ""
     controls: ClassVar[bool] = False  #: Whether it compares with a client's held-out records
-    #: What one step between neighbours is by the owners' policy, which is public; a study sets it.
+    #: Neighbouring relation of the owners' policy, which is public; a study sets it.
     relation: Relation = "add-or-remove"
-    #: Whose eyes it sees with: the server's, or those of the data owner of this name (:mod:`.viewpoint`)
+    #: Attacker: the server (empty), or the data owner of this name (:mod:`.viewpoint`)
     viewpoint: str = ""
     #: Work after which nothing new is begun, in multiply-adds; about a minute on one core.
     max_work: float = MAX_WORK
@@ -124,8 +124,8 @@ class Attack(ABC):
         """Attack.
 
         Args:
-            transcript: what left, of all clients.
-            truth: the raw records by client, to score by; None if nobody has them.
+            transcript: the releases of all clients.
+            truth: the raw records by client, for scoring; None if unknown.
             schema: the public data dictionary, which sharpens some attacks.
 
         Returns:
@@ -135,17 +135,17 @@ class Attack(ABC):
     def findings(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
-        """What :meth:`run` found (TypeError: it gave something else, or what cannot be written down)."""
-        told = self.run(transcript, truth, schema)
-        if not isinstance(told, list) or not all(isinstance(each, Finding) for each in told):
+        """Run the attack (TypeError: :meth:`run` returns something else, or what JSON cannot hold)."""
+        findings = self.run(transcript, truth, schema)
+        if not isinstance(findings, list) or not all(isinstance(f, Finding) for f in findings):
             raise TypeError(
                 f"attack {self.name!r}: run gives no list of findings; write return [...]"
             )
-        json.dumps([each.to_dict() for each in told], default=methodcaller("tolist"), skipkeys=True)
-        return told
+        json.dumps([f.to_dict() for f in findings], default=methodcaller("tolist"), skipkeys=True)
+        return findings
 
     def unfinished(self) -> Finding:
-        """The finding of an attack that ran out of time or work before it found anything: no pass."""
+        """The finding of an attack that spent its time or work before any result: no pass."""
         bounds = self.bounds or Deadline(self.time_limit)
         more = f"; it takes {bounds.work:.0e} at least" if bounds.work > bounds.max_work else ""
         return self.finding(
@@ -156,15 +156,15 @@ class Attack(ABC):
         )
 
     def failure(self, error: Exception) -> Finding:
-        """The finding of an attack that ended with an error, told by its kind, for its text may hold data: no pass."""
+        """The finding of an attack that raised an error: its class alone, since its text may hold data; no pass."""
         kind = type(error).__name__
-        told = {"partial": f"it failed with {kind}", "detail": {FAILED: kind}}
-        return self.finding("findings before it failed", 0, **told, simulation=False)
+        figures = {"partial": f"it failed with {kind}", "detail": {FAILED: kind}}
+        return self.finding("findings before it failed", 0, **figures, simulation=False)
 
     def incomparable(self, *, drawn: bool) -> Finding:
-        """The finding of an attack on records that no others can be compared with: no pass.
+        """The finding of an attack without records to compare with: no pass.
 
-        ``drawn``: whether all that is read of an owner depends on one draw, of noise or of secret coins.
+        ``drawn``: whether all releases of an owner depend on one draw, of noise or of secret coins.
         """
         why = (
             "one owner's noise or other randomness is drawn only once, and there is no second owner to compare with"
@@ -180,28 +180,28 @@ class Attack(ABC):
 
     def finding(self, metric: str, value: float, **figures: Any) -> Finding:
         """Build a finding of this attack."""
-        told = {"risk": self.risk, "harm": self.harm} | figures
-        return Finding(self.name, self.question, metric, value, **told)
+        fields = {"risk": self.risk, "harm": self.harm} | figures
+        return Finding(self.name, self.question, metric, value, **fields)
 
 
 def question_of(entry: TranscriptEntry) -> Query | None:
     """The query behind an entry, from its public values; None if unknown or unreadable."""
-    return _question(entry.kind, entry.fields)
+    return _load_query(entry.kind, entry.fields)
 
 
 @lru_cache(maxsize=32)
-def _question(kind: str, fields: bytes) -> Query | None:
+def _load_query(kind: str, fields: bytes) -> Query | None:
     if kind not in plugins.available("queries"):
         return None
     try:
-        asked: Query = plugins.load("queries", kind).from_fields(fields)
+        query: Query = plugins.load("queries", kind).from_fields(fields)
     except (PrivfedError, TypeError, ValueError):  # a foreign transcript may hold anything
         return None
-    return asked
+    return query
 
 
 def exact_parts(entry: TranscriptEntry) -> dict[str, ReleasedPart]:
-    """The parts of a release that left without noise of a law, by name; what a mechanism draws by itself has none."""
+    """The parts of a release without noise of a law, by name; a mechanism's own draw declares none."""
     return {name: part for name, part in entry.release.parts.items() if part.noise is None}
 
 

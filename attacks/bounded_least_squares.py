@@ -1,10 +1,10 @@
-"""Bounded least squares: minimise h' G h / 2 - b' h over 0 <= h <= most.
+"""Bounded least squares: minimise h' G h / 2 - b' h over 0 <= h <= upper.
 
 Block principal pivoting (Judice and Pires 1994, "A block principal pivoting algorithm for
 large-scale strictly monotone linear complementarity problems", with upper bounds): each unknown is
 guessed to lie at a bound or between, those between are solved for, and all that contradict their
 guess change it at once; ten to thirty factorings. If the number of contradictions stops falling,
-unknowns are added one by one (Lawson and Hanson 1974), and those above the most are fixed there:
+unknowns are added one by one (Lawson and Hanson 1974), and those above their bound are fixed at it:
 near the minimum only.
 """
 
@@ -23,94 +23,96 @@ NEAR = 1e-10  #: Tolerance of a contradiction, as a fraction of the largest boun
 LOW, BETWEEN, HIGH = -1, 0, 1  #: Where an unknown is guessed to lie
 
 
-def boxed(gram: np.ndarray, right: np.ndarray, most: np.ndarray, deadline: Deadline) -> np.ndarray:
+def solve_bounded(
+    gram: np.ndarray, right: np.ndarray, upper: np.ndarray, deadline: Deadline
+) -> np.ndarray:
     """Minimise h' G h / 2 - b' h in a box, shape (unknowns,); after the deadline, the current point.
 
     Args:
         gram: G, positive definite, shape (unknowns, unknowns).
         right: b, shape (unknowns,).
-        most: upper bounds above 0, shape (unknowns,).
+        upper: upper bounds above 0, shape (unknowns,).
     """
     guess = np.zeros(len(right), int)
     fewest, patience = len(right) + 1, PATIENCE
     margin = NEAR * max(float(np.abs(right).max(initial=0.0)), 1.0)
     while patience:
-        found, slope = _solved(gram, right, most, guess)
-        better = _contradicted(found, slope, most, guess, margin)
+        solution, gradient = _minimum(gram, right, upper, guess)
+        better = _revised_guess(solution, gradient, upper, guess, margin)
         wrong = int((better != guess).sum())
         if not wrong or deadline.over:
-            return np.asarray(np.clip(found, 0.0, most))
+            return np.asarray(np.clip(solution, 0.0, upper))
         patience = PATIENCE if wrong < fewest else patience - 1
         fewest, guess = min(wrong, fewest), better
-    return _one_by_one(gram, right, most, deadline)
+    return _one_by_one(gram, right, upper, deadline)
 
 
 def _one_by_one(
-    gram: np.ndarray, right: np.ndarray, most: np.ndarray, deadline: Deadline
+    gram: np.ndarray, right: np.ndarray, upper: np.ndarray, deadline: Deadline
 ) -> np.ndarray:
-    """Non-negative least squares; unknowns above the most are fixed there, one round after another."""
+    """Non-negative least squares; unknowns above their bound are fixed at it, round by round."""
     factor = cholesky(gram)
-    aim = solve_triangular(factor, right, trans="T")
-    full = np.zeros(len(right), bool)
+    target = solve_triangular(factor, right, trans="T")
+    fixed = np.zeros(len(right), bool)
     while True:
-        found = most.astype(float)
-        found[~full] = _not_below_zero(factor[:, ~full], aim - factor[:, full] @ most[full])
-        over = ~full & (found > most * (1 + 1e-6))
+        solution = upper.astype(float)
+        solution[~fixed] = _nonnegative(factor[:, ~fixed], target - factor[:, fixed] @ upper[fixed])
+        over = ~fixed & (solution > upper * (1 + 1e-6))
         if not over.any() or deadline.over:
-            return np.asarray(np.minimum(found, most))
-        full |= over
+            return np.asarray(np.minimum(solution, upper))
+        fixed |= over
 
 
-def _not_below_zero(matrix: np.ndarray, aim: np.ndarray) -> np.ndarray:
-    """Non-negative least squares; the clipped plain solution if it does not converge."""
+def _nonnegative(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Non-negative least squares; the clipped unbounded solution if it does not converge."""
     if not matrix.shape[1]:
         return np.zeros(0)
     try:
-        return np.asarray(nnls(matrix, aim, maxiter=30 * matrix.shape[1])[0])
+        return np.asarray(nnls(matrix, target, maxiter=30 * matrix.shape[1])[0])
     except RuntimeError:
-        return np.asarray(np.maximum(np.linalg.lstsq(matrix, aim, rcond=None)[0], 0.0))
+        return np.asarray(np.maximum(np.linalg.lstsq(matrix, target, rcond=None)[0], 0.0))
 
 
-def _solved(
-    gram: np.ndarray, right: np.ndarray, most: np.ndarray, guess: np.ndarray
+def _minimum(
+    gram: np.ndarray, right: np.ndarray, upper: np.ndarray, guess: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The minimum under a guess, and the gradient there."""
-    found = np.where(guess == HIGH, most, 0.0)
+    solution = np.where(guess == HIGH, upper, 0.0)
     free = np.flatnonzero(guess == BETWEEN)
     if len(free):
         factor = cho_factor(gram[np.ix_(free, free)], overwrite_a=True, check_finite=False)
-        found[free] = cho_solve(factor, (right - gram @ found)[free], check_finite=False)
-    return found, gram @ found - right
+        solution[free] = cho_solve(factor, (right - gram @ solution)[free], check_finite=False)
+    return solution, gram @ solution - right
 
 
-def _contradicted(
-    found: np.ndarray, slope: np.ndarray, most: np.ndarray, guess: np.ndarray, margin: float
+def _revised_guess(
+    solution: np.ndarray, gradient: np.ndarray, upper: np.ndarray, guess: np.ndarray, margin: float
 ) -> np.ndarray:
-    """The guesses that this minimum suggests."""
+    """The guess with its contradictions changed."""
     better = guess.copy()
     between = guess == BETWEEN
-    better[between & (found < -NEAR)] = LOW
-    better[between & (found > most * (1 + NEAR))] = HIGH
-    better[(guess == LOW) & (slope < -margin)] = BETWEEN
-    better[(guess == HIGH) & (slope > margin)] = BETWEEN
+    better[between & (solution < -NEAR)] = LOW
+    better[between & (solution > upper * (1 + NEAR))] = HIGH
+    better[(guess == LOW) & (gradient < -margin)] = BETWEEN
+    better[(guess == HIGH) & (gradient > margin)] = BETWEEN
     return better
 
 
 @dataclass
 class CandidateSystem:
-    """The normal equations of a client's releases; unknown i is at most ``often[i]``."""
+    """The normal equations of a client's releases; unknown i is at most ``copies[i]``."""
 
-    often: np.ndarray
+    copies: np.ndarray
     gram: np.ndarray = field(init=False)
     right: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.gram, self.right = np.zeros((len(self.often),) * 2), np.zeros(len(self.often))
+        self.gram, self.right = np.zeros((len(self.copies),) * 2), np.zeros(len(self.copies))
 
-    def add(self, told: LinearEquations) -> None:
+    def add(self, equations: LinearEquations) -> None:
         """Add the equations of a release."""
-        self.gram += told.added @ told.added.T
-        self.right += told.added @ told.told
+        self.gram += equations.added @ equations.added.T
+        self.right += equations.added @ equations.released
 
     @property
     def rank(self) -> int:
@@ -119,14 +121,14 @@ class CandidateSystem:
 
     @property
     def full(self) -> bool:
-        """Whether they outweigh it in all: by a Cholesky factor, a tenth of the work of the eigenvalues."""
+        """Whether they outweigh it in every direction: by a Cholesky factor, a tenth of the eigenvalues' work."""
         try:
-            np.linalg.cholesky(self.gram - np.eye(len(self.often)) / SPREAD**2)
+            np.linalg.cholesky(self.gram - np.eye(len(self.copies)) / SPREAD**2)
         except np.linalg.LinAlgError:
             return False
         return True
 
     def solve(self, deadline: Deadline) -> np.ndarray:
         """Estimated multiplicities, shape (unknowns,): bounded least squares with the prior."""
-        gram = self.gram + np.eye(len(self.often)) / SPREAD**2
-        return boxed(gram, self.right + PRIOR / SPREAD**2, self.often, deadline)
+        gram = self.gram + np.eye(len(self.copies)) / SPREAD**2
+        return solve_bounded(gram, self.right + PRIOR / SPREAD**2, self.copies, deadline)

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, diags_array, eye_array, hstack
 from privfed.errors import InputError
 
 NODES = 1000  #: Most nodes of the search for one end of a range, or for the likeliest table
-#: Residuals, in deviations, at which a Gaussian's log-likelihood is replaced by its tangents.
+#: Residuals, in standard deviations, at which a Gaussian's log-likelihood is replaced by its tangents.
 TANGENTS = (0.25, 0.75, 1.5, 2.5, 4.0)
 
 
@@ -48,13 +48,13 @@ def ranges(
     Raises:
         InputError: shapes that do not fit, or numbers that are not finite.
     """
-    rows, least, most = (np.asarray(each, dtype=float) for each in (design, low, high))
-    if rows.ndim != 2 or least.shape != (len(rows),) or most.shape != (len(rows),):
+    rows, lower, upper = (np.asarray(array, dtype=float) for array in (design, low, high))
+    if rows.ndim != 2 or lower.shape != (len(rows),) or upper.shape != (len(rows),):
         raise InputError("totals need a lower and an upper value for each row of the design")
-    if not all(np.isfinite(each).all() for each in (rows, least, most)):
+    if not all(np.isfinite(array).all() for array in (rows, lower, upper)):
         raise InputError("a design and its totals must be finite numbers")
     until, cells = monotonic() + time_limit, rows.shape[1]
-    limits = LinearConstraint(csr_array(rows), least, most)
+    limits = LinearConstraint(csr_array(rows), lower, upper)
     first = _solve(np.zeros(cells), limits, until)
     if first is None:
         return None
@@ -80,56 +80,56 @@ def likeliest(
 
     An integer program (reconstruction from noisy forests: Gorge, Ferry, Gambs and Vidal 2025, "Training set
     reconstruction from differentially private forests: how effective is DP?"): minus the log-likelihood is
-    sqrt(2) |r| for Laplace noise, r the residual in deviations, and the greatest of the tangents of r^2 / 2 for
+    sqrt(2) |r| for Laplace noise, r the residual in standard deviations, and the greatest of the tangents of r^2 / 2 for
     Gaussian noise. Exact totals are equations. Of the best table within :data:`NODES` nodes.
 
     Args:
         design: what one record in each cell adds to each total, shape (totals, cells).
         answers: shape (totals,).
-        deviations: of their noise, 0 if exact; shape (totals,).
-        laplace: whose noise is Laplace's, bool; the others' is Gaussian.
+        deviations: std of their noise, 0 if exact; shape (totals,).
+        laplace: whether its noise is Laplace, bool, shape (totals,); Gaussian otherwise.
         time_limit: seconds.
     """
-    rows, spread, told = (np.asarray(each, float) for each in (design, deviations, answers))
-    noisy, cells = spread > 0, rows.shape[1]
+    rows, std, values = (np.asarray(array, float) for array in (design, deviations, answers))
+    noisy, cells = std > 0, rows.shape[1]
     pure = np.zeros(len(rows), bool) if laplace is None else np.asarray(laplace, bool)
     wide = int(noisy.sum())
     free, none = eye_array(wide), csr_array((wide, cells))
-    limits, close = [], 1e-6 * np.maximum(np.abs(told[~noisy]), 1.0)
+    limits, slack = [], 1e-6 * np.maximum(np.abs(values[~noisy]), 1.0)
     if not noisy.all():
-        exact = hstack([csr_array(rows[~noisy]), csr_array((len(close), 2 * wide))])
-        limits.append(LinearConstraint(exact, told[~noisy] - close, told[~noisy] + close))
+        exact = hstack([csr_array(rows[~noisy]), csr_array((len(slack), 2 * wide))])
+        limits.append(LinearConstraint(exact, values[~noisy] - slack, values[~noisy] + slack))
     if wide:  # variables: copies of each cell, then residuals, then losses
-        scaled, aim = rows[noisy] / spread[noisy, None], told[noisy] / spread[noisy]
-        held = hstack([csr_array(scaled), -free, csr_array((wide, wide))])
-        limits.append(LinearConstraint(held, aim, aim))
-        for at in TANGENTS:  # loss >= slope * |residual| + height
-            slope = np.where(pure[noisy], np.sqrt(2), at)
-            height = np.where(pure[noisy], 0.0, -(at**2) / 2)
+        scaled, target = rows[noisy] / std[noisy, None], values[noisy] / std[noisy]
+        residuals = hstack([csr_array(scaled), -free, csr_array((wide, wide))])
+        limits.append(LinearConstraint(residuals, target, target))
+        for tangent in TANGENTS:  # loss >= slope * |residual| + height
+            slope = np.where(pure[noisy], np.sqrt(2), tangent)
+            height = np.where(pure[noisy], 0.0, -(tangent**2) / 2)
             for sign in (1.0, -1.0):
                 above = hstack([none, diags_array(-sign * slope), free])
                 limits.append(LinearConstraint(above, height, np.inf))
-    found = milp(
+    result = milp(
         np.r_[np.zeros(cells + wide), np.ones(wide)],
         constraints=limits,
         integrality=np.r_[np.ones(cells), np.zeros(2 * wide)],
         bounds=Bounds(np.r_[np.zeros(cells), np.full(wide, -np.inf), np.zeros(wide)], np.inf),
         options={"time_limit": time_limit, "node_limit": NODES},
     )
-    return None if found.x is None else np.rint(found.x[:cells]).astype(np.int64)
+    return None if result.x is None else np.rint(result.x[:cells]).astype(np.int64)
 
 
 def _solve(goal: np.ndarray, limits: LinearConstraint, until: float) -> np.ndarray | None:
     """The optimal table of counts; None if infeasible or out of time."""
-    left = until - monotonic()
-    if left <= 0:
+    remaining = until - monotonic()
+    if remaining <= 0:
         return None
-    found = milp(
+    result = milp(
         goal,
         constraints=limits,
         integrality=np.ones(len(goal), dtype=np.int64),
         bounds=Bounds(0, np.inf),
         # no gap: by default an end may lie a ten-thousandth off, which is a record of ten thousand
-        options={"time_limit": left, "node_limit": NODES, "mip_rel_gap": 0.0},
+        options={"time_limit": remaining, "node_limit": NODES, "mip_rel_gap": 0.0},
     )
-    return np.rint(found.x).astype(np.int64) if found.status == 0 else None
+    return np.rint(result.x).astype(np.int64) if result.status == 0 else None

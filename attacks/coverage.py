@@ -14,7 +14,7 @@ METRIC = "kinds of release that are exact and read only by the verbatim scan"
 def coverage(transcript: Transcript, attacks: Sequence[Attack]) -> list[Finding]:
     """Report the kinds of release that no attack reads but by scanning for raw values.
 
-    One finding, whose ``releases`` are the kinds that left exactly and unread; none of an empty transcript.
+    One finding, whose ``releases`` are the kinds released exactly and unread; none for an empty transcript.
     """
     readers: dict[str, list[str]] = {}
     unread: dict[str, bool] = {}

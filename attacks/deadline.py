@@ -1,4 +1,4 @@
-"""The bounds on an attack: counted work, and seconds where somebody sets them."""
+"""The bounds on an attack: counted work, and optionally seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from time import monotonic
 
-#: Work of an attack unless told otherwise, in array operations; a tenth of one in a matrix product.
+#: Default work of an attack, in array operations; a tenth of one in a matrix product.
 MAX_WORK = 1.5e11
 
 
@@ -35,7 +35,7 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds, a tenth at least: a solver needs some."""
+        """Seconds, at least a tenth, which a solver needs."""
         return max(self._end - monotonic(), 0.1)
 
     def spend(self, work: float) -> bool:
@@ -44,7 +44,7 @@ class Deadline:
         return not self.over
 
     def part(self, fraction: float) -> Deadline:
-        """The bounds on one of several shares of what is left; count its work here when it is done."""
+        """The bounds on a fraction of the remaining work; add its work here when it is done."""
         return Deadline(self.remaining, fraction * max(self.max_work - self.work, 0.0))
 
     def range(self, number: int) -> Iterator[int]:

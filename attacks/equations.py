@@ -18,9 +18,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 from privfed.attacks.fuzzy import Cell, Geometry, weight
-from privfed.attacks.joint_equations import diagonalised
+from privfed.attacks.joint_equations import diagonalise
 
-PRECISION = 1e-4  #: Claims are made to this share of a feature's range
+PRECISION = 1e-4  #: Claims are made to this fraction of a feature's range
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class NormalEquations:
         return np.array([weight(degrees, self.leaves[leaf]) for leaf in picked])
 
     def without(self, claim: ReconstructedRecord) -> NormalEquations:
-        """Take a record out of every leaf; the rest is known less precisely."""
+        """Subtract a record from every leaf, whose error grows."""
         w = self.weights(claim.row[None, :])[:, 0]
         gram = self.gram - w[:, None, None] * np.outer(claim.row, claim.row)
         moment = self.moment - w[:, None] * claim.row * claim.target
@@ -72,16 +72,16 @@ def single_records(equations: NormalEquations) -> list[ReconstructedRecord]:
     """Claim the one record (or several alike) of every leaf whose equations have rank one.
 
     The activation that the claimed features imply must divide the corner of G, their summed
-    activation. A record alone in several leaves is claimed from the leaf where it is known best.
+    activation. A record alone in several leaves is claimed from the most precise leaf.
     """
-    found = [_single(equations, leaf) for leaf in range(len(equations))]
-    return distinct(found)
+    groups = [_single(equations, leaf) for leaf in range(len(equations))]
+    return distinct(groups)
 
 
-def distinct(found: Iterable[list[ReconstructedRecord]]) -> list[ReconstructedRecord]:
-    """Claims about different records, best known first, from groups of claims."""
+def distinct(groups: Iterable[list[ReconstructedRecord]]) -> list[ReconstructedRecord]:
+    """Claims about different records, most precise first, from groups of claims."""
     claims: list[ReconstructedRecord] = []
-    for group in sorted((f for f in found if f), key=lambda f: f[0].precision):
+    for group in sorted((f for f in groups if f), key=lambda f: f[0].precision):
         known = [claim.row for claim in claims]
         claims += [c for c in group if all(np.abs(c.row - k).max() > 2 * PRECISION for k in known)]
     return claims
@@ -148,30 +148,30 @@ def few_records(
     kept = values > max(100 * error, 1e-12)
     if len(below) < 2 or not kept.any():
         return []
-    found, shares, _ = diagonalised(gram, values[kept], vectors[:, kept], seed)
-    return _verified(equations, below, found, shares, error / float(values[kept].min()))
+    candidates, rotated, _ = diagonalise(gram, values[kept], vectors[:, kept], seed)
+    return _verified(equations, below, candidates, rotated, error / float(values[kept].min()))
 
 
 def _verified(
     equations: NormalEquations,
     below: list[int],
-    found: np.ndarray,
-    shares: np.ndarray,
+    candidates: np.ndarray,
+    rotated: np.ndarray,
     precision: float,
 ) -> list[ReconstructedRecord]:
-    """Keep the candidates (columns of ``found``, each sqrt(w) c) that explain their leaves."""
-    strength = found[0] ** 2
+    """Keep the candidates (columns, each sqrt(w) c) that explain their leaves."""
+    strength = candidates[0] ** 2
     proper = strength > 1e-9
-    rows = (found / np.where(proper, found[0], 1.0)).T
+    rows = (candidates / np.where(proper, candidates[0], 1.0)).T
     inside = np.abs(rows[:, 1:]).max(axis=1, initial=0.0) <= 0.5 + PRECISION
     predicted = equations.weights(rows, below) / np.where(proper, strength, 1.0)
-    own = np.einsum("kii->ki", shares)
-    cross = np.abs(shares - own[:, :, None] * np.eye(shares.shape[1])).max(axis=(0, 2))
-    fits = np.abs(predicted - own).max(axis=0) <= PRECISION
+    diagonal = np.einsum("kii->ki", rotated)
+    cross = np.abs(rotated - diagonal[:, :, None] * np.eye(rotated.shape[1])).max(axis=(0, 2))
+    fits = np.abs(predicted - diagonal).max(axis=0) <= PRECISION
     good = proper & inside & fits & (cross <= PRECISION)
     if not good.any():
         return []
-    targets = _targets(equations, below, rows, own * strength)
+    targets = _targets(equations, below, rows, diagonal * strength)
     return [
         ReconstructedRecord(rows[i], float(targets[i]), max(precision, 1e-9), "few records")
         for i in np.flatnonzero(good)
@@ -187,11 +187,11 @@ def _targets(
 
 
 def known_domain(
-    equations: NormalEquations, leaf: int, domain: np.ndarray, most: int = 60
+    equations: NormalEquations, leaf: int, domain: np.ndarray, max_rows: int = 60
 ) -> list[ReconstructedRecord]:
     """Claim the records of a leaf by enumeration, if exactly one multiset of them fits.
 
-    Gives up if more than ``most`` rows of the domain, shape (vectors, width), pass the leverage test.
+    Gives up if more than ``max_rows`` rows of the domain, shape (vectors, width), pass the leverage test.
     """
     gram, error = equations.gram[leaf], float(equations.error[leaf])
     strength = equations.weights(domain, [leaf])[0]
@@ -200,11 +200,11 @@ def known_domain(
     kept = values > max(100 * error, 1e-12)
     if not kept.any() or not len(rows):
         return []
-    spread = rows @ vectors
-    leverage = strength * (spread[:, kept] ** 2 / values[kept]).sum(axis=1)
-    outside = np.abs(spread[:, ~kept]).max(axis=1, initial=0.0)
+    projected = rows @ vectors
+    leverage = strength * (projected[:, kept] ** 2 / values[kept]).sum(axis=1)
+    outside = np.abs(projected[:, ~kept]).max(axis=1, initial=0.0)
     fit = (outside <= PRECISION) & (leverage <= 1 + PRECISION)
-    if not 0 < fit.sum() <= most:
+    if not 0 < fit.sum() <= max_rows:
         return []
     return _covered(equations, leaf, rows[fit], strength[fit])
 
@@ -218,15 +218,15 @@ def _covered(
     if np.linalg.matrix_rank(outer, tol=1e-8) < len(rows):
         return []
     times, _ = nnls(outer.T, equations.gram[leaf].ravel())
-    whole = np.rint(times)
-    off = np.abs(whole @ outer - equations.gram[leaf].ravel()).max()
-    if off > max(4 * error, 1e-9) or not whole.any():
+    counts = np.rint(times)
+    off = np.abs(counts @ outer - equations.gram[leaf].ravel()).max()
+    if off > max(4 * error, 1e-9) or not counts.any():
         return []
-    used = whole > 0
-    targets = _targets(equations, [leaf], rows[used], (whole * strength)[None, used])
-    copies = zip(rows[used], targets, whole[used].astype(int), strict=True)
+    used = counts > 0
+    targets = _targets(equations, [leaf], rows[used], (counts * strength)[None, used])
+    copies = zip(rows[used], targets, counts[used].astype(int), strict=True)
     return [
         ReconstructedRecord(row, float(target), 1e-9, "known domain")
-        for row, target, many in copies
-        for _ in range(many)
+        for row, target, count in copies
+        for _ in range(count)
     ]

@@ -14,23 +14,23 @@ from privfed.errors import InputError
 
 
 class Severity(StrEnum):
-    """Whether an attack beats a guesser who saw no release, and how badly."""
+    """Whether an attack beats a baseline without releases, and by how much."""
 
-    NONE = "none"  #: no better than the guesser
-    SOME = "some"  #: better, as any release may let it be that tells anything at all
+    NONE = "none"  #: no better than the baseline
+    SOME = "some"  #: better, as any informative release allows
     BREACH = (
         "breach"  #: people or values were identified; where a guarantee is claimed, it is broken
     )
 
 
-#: What a rate on the curve of a membership test is: its ROC AUC, or its TPR at 1 % FPR.
+#: A figure of a membership test's ROC curve: its AUC, or its TPR at 1 % FPR.
 Limit = Literal["", "area", "found at 1 %"]
 
 
 #: The three risks of the European regulators' opinion on anonymisation (WP29, 05/2014).
 Risk = Literal["", "singling out", "linkability", "inference"]
-State = Literal["found", "looked", "not looked"]  #: What an attack's silence means
-#: Family-wise level of all findings of a page, and the probability of finding what is called detectable.
+State = Literal["found", "looked", "not looked"]  #: See :attr:`Finding.state`
+#: Family-wise level of all findings of a page, and the power at the detectable effect.
 LEVEL, POWER = 0.05, 0.8
 FAILED = "failed"  #: In the detail of a finding: the kind of error that its attack ended with
 HALF = 1.96  #: Half the interval of a finding, in standard deviations
@@ -47,9 +47,9 @@ class Finding:
     metric: str  #: what ``value`` counts, such as ``"records recovered exactly"``
     value: float  #: what it achieved
     of: float | None = None  #: what ``value`` is out of, or None
-    low: float | None = None  #: where the confidence interval begins; None for an exact count
-    high: float | None = None  #: where it ends
-    baseline: float | None = None  #: the same metric for a guesser who saw no release
+    low: float | None = None  #: lower end of the confidence interval; None for an exact count
+    high: float | None = None  #: its upper end
+    baseline: float | None = None  #: the same metric without any release
     releases: tuple[str, ...] = ()  #: the kinds of release that it used
     severity: str = "none"  #: see :class:`Severity`
     #: further public figures (never a raw value)
@@ -57,19 +57,19 @@ class Finding:
     #: whether the truth was needed to score it; then it is not publishable for real data
     simulation: bool = True
     measure: Limit = ""  #: what the value is, whether or not a guarantee bounds it
-    limit: Limit = ""  #: the same, where a guarantee bounds it
-    #: whether it read what stays with a client, as a personal model does: no release, so that no guarantee bounds it
+    limit: Limit = ""  #: the same, if a guarantee bounds it
+    #: whether it read what stays with a client, such as a personal model: no release, so that no guarantee bounds it
     at_home: bool = False
-    partial: str = ""  #: why it is not all that the attack could find, or empty
+    partial: str = ""  #: why the attack is incomplete, or empty
     #: the least value that would have been found with probability :data:`POWER`; None if unknown. An attack states it
-    #: where it asks for more than the baseline: than what chance reaches at most, say
+    #: if its threshold lies above the baseline
     detectable: float | None = None
-    #: probability of so large a value at the baseline, where the attack knows better than its interval
+    #: p-value at the baseline, if the attack knows better than its interval
     chance: float | None = None
-    risk: Risk = ""  #: which of the regulators' three risks it measures
+    risk: Risk = ""  #: the regulators' risk that it measures
     harm: str = ""  #: what it means for a person, in one clause
-    #: by data owner, the false positive rate at which each of its records is found, in the table's order, NaN where
-    #: it was not judged: for the holder of the truth alone, and no part of :meth:`to_dict`
+    #: by data owner, the false positive rate at which each of its records is found, in the table's order, NaN if
+    #: it was not scored: for the holder of the truth alone, and no part of :meth:`to_dict`
     exposed: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -99,19 +99,19 @@ class Finding:
         return (self.value - (self.baseline or 0.0)) / (self.of or max(self.value, 1.0))
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the question, the figure, and what a guesser has."""
+        """HTML for notebooks: the question, the value and the baseline."""
         within = f" of {self.of:g}" if self.of is not None else ""
-        told = f"{escape(self.metric)}: <b>{self.value:.4g}</b>{within}"
+        text = f"{escape(self.metric)}: <b>{self.value:.4g}</b>{within}"
         ends = (("interval", self.low), ("to", self.high), ("baseline", self.baseline))
-        told += "".join(f", {word} {end:.4g}" for word, end in ends if end is not None)
+        text += "".join(f", {word} {end:.4g}" for word, end in ends if end is not None)
         head = f"<b>{escape(self.attack)}</b> ({escape(self.severity)}, {self.state})"
-        return f"<p>{head}: {escape(self.question)}<br>{told}</p>"
+        return f"<p>{head}: {escape(self.question)}<br>{text}</p>"
 
     @property
     def state(self) -> State:
         """``found``; ``looked``, and would have found :attr:`detectable`; or ``not looked``.
 
-        An attack that was cut short did not look, nor did one that no effect could have convinced.
+        An attack that was cut short did not look, nor did one without power for any effect.
         """
         if self.severity != Severity.NONE:
             return "found"
@@ -129,7 +129,7 @@ class Finding:
     def std(self) -> float | None:
         """Standard deviation of the value, from its interval; None for a count or a proof.
 
-        Above a baseline of 0 nothing comes by chance: such a finding is a proof.
+        With a baseline of 0 nothing occurs by chance: such a finding is a proof.
         """
         if self.low is None or self.high is None or not self.baseline or self.low == self.high:
             return None
@@ -137,9 +137,9 @@ class Finding:
 
     @property
     def p_value(self) -> float | None:
-        """Probability of so large a value at the baseline; None for a count or a proof.
+        """Probability of as large a value at the baseline; None for a count or a proof.
 
-        The attack's own :attr:`chance`, or else as if normal, from the interval.
+        The attack's :attr:`chance`, or else as if normal, from the interval.
         """
         if self.chance is not None:
             return self.chance
@@ -148,50 +148,50 @@ class Finding:
         return float(ndtr((self.baseline - self.value) / self.std))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the finding as plain data, without what it says of single records."""
-        plain = asdict(replace(self, exposed={}))
-        del plain["exposed"]
-        return plain
+        """Convert to JSON data, without the figures of single records."""
+        data = asdict(replace(self, exposed={}))
+        del data["exposed"]
+        return data
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_dict` wrote, from JSON too; an unknown key is an InputError."""
         known = {entry.name for entry in fields(cls)}
-        unknown = sorted(set(plain) - known)
+        unknown = sorted(set(data) - known)
         if unknown:
             raise InputError(f"finding: unknown key {unknown[0]!r}; known are {sorted(known)}")
-        return cls(**{**plain, "releases": tuple(plain.get("releases", ()))})
+        return cls(**{**data, "releases": tuple(data.get("releases", ()))})
 
 
 def corrected(findings: Sequence[Finding], level: float = LEVEL) -> list[Finding]:
-    """Findings at one family-wise level, and what each would have found.
+    """Findings at one family-wise level, with the detectable effect of each.
 
     Bonferroni: each of the m findings with an interval is a test at ``level`` / m, so that with
     probability ``level`` at most any of them is found by chance alone. Counts and proofs are none.
     """
-    tests = sum(each.p_value is not None for each in findings)
-    return [_at_level(each, level / max(tests, 1)) for each in findings]
+    tests = sum(finding.p_value is not None for finding in findings)
+    return [_at_level(finding, level / max(tests, 1)) for finding in findings]
 
 
-def _at_level(found: Finding, level: float) -> Finding:
-    baseline, p = found.baseline or 0.0, found.p_value
+def _at_level(finding: Finding, level: float) -> Finding:
+    baseline, p = finding.baseline or 0.0, finding.p_value
     if p is None:
-        counted = found.low is None and (found.of is None or found.of > 1)
-        least = math.floor(baseline) + 1.0 if counted and found.baseline is not None else None
-        return found if found.detectable is not None else replace(found, detectable=least)
-    std = found.std
-    if std is None:  # all pairs told apart, or none: the interval has no width, but chance has
-        std = abs(found.value - baseline) / max(float(-ndtri(min(p, 1 - p))), LEAST_SCORE)
+        counted = finding.low is None and (finding.of is None or finding.of > 1)
+        minimum = math.floor(baseline) + 1.0 if counted and finding.baseline is not None else None
+        return finding if finding.detectable is not None else replace(finding, detectable=minimum)
+    std = finding.std
+    if std is None:  # all pairs ordered correctly, or none: the interval has no width
+        std = abs(finding.value - baseline) / max(float(-ndtri(min(p, 1 - p))), LEAST_SCORE)
     reach = float(max(-ndtri(level), HALF) + ndtri(POWER)) * std
-    chance = found.severity != Severity.NONE and p > level
+    not_significant = finding.severity != Severity.NONE and p > level
     notes = [
-        found.detail.get("note"),
-        chance and "above its baseline, but not at the level of all findings",
+        finding.detail.get("note"),
+        not_significant and "above its baseline, but not at the level of all findings",
     ]
     note = {"note": "; ".join(map(str, filter(None, notes)))} if any(notes) else {}
     return replace(
-        found,
-        severity=Severity.NONE if chance else found.severity,
-        detectable=max(baseline + reach, found.detectable or 0.0),
-        detail={**found.detail, **note},
+        finding,
+        severity=Severity.NONE if not_significant else finding.severity,
+        detectable=max(baseline + reach, finding.detectable or 0.0),
+        detail={**finding.detail, **note},
     )

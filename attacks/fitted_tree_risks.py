@@ -1,9 +1,9 @@
-"""What a fitted tree or forest gives away about the records that it was fitted to.
+"""Disclosure risks of a fitted tree or forest for its training records.
 
-Each risk is measured on the training records, and on held-out ones as a control: what is as true of people whom the
-model never saw follows from the population (Giomi et al. 2023, "A unified framework for quantifying privacy risk").
+Each risk is measured on the training records, and on held-out ones as a control: what is as true of people outside the
+training data follows from the population (Giomi et al. 2023, "A unified framework for quantifying privacy risk").
 The structural risks are those of Smith et al. 2022, "Safe machine learning model release from trusted research
-environments": leaves of few records, leaves of one outcome, parameters beside records.
+environments": leaves of few records, leaves of one outcome, as many parameters as records.
 """
 
 import math
@@ -16,14 +16,14 @@ from scipy.special import ndtr, stdtrit
 
 from privfed.attacks.finding import HALF, Finding, Severity
 from privfed.attacks.fitted_trees import FittedTrees
-from privfed.attacks.membership import auc_deviation
-from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, exposure, interval
+from privfed.attacks.membership import auc_std
+from privfed.attacks.roc import FOUND_AT, RocCurve, auc_p_value, exposure, interval
 from privfed.attacks.shadow_models import Train, membership_scores, model_scores, shadows
 
-LEAST = 5  #: Records of a leaf below which it sets them apart
-NEAR = 0.01  #: A number comes out if it is missed by less than this share of the training records' range
+LEAST = 5  #: Smallest size of a leaf that does not single records out
+NEAR = 0.01  #: A number is disclosed if the error is below this fraction of the training records' range
 SHADOWS = 64  #: Shadow models, if the work allows as many
-#: Work of all shadow models, in comparisons of one value while trees grow; so much takes a minute or two.
+#: Work of all shadow models, in comparisons of one value while trees grow: a minute or two.
 MAX_WORK = 4e8
 PER_TREE = 5e3  #: Work of a tree of no records
 NO_CONTROL = "without held-out records there is no control; give --outsiders"
@@ -43,29 +43,29 @@ class LabelledRecords:
 def structural(
     model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None
 ) -> list[Finding]:
-    """What the structure alone gives away: small leaves, outcomes, parameters."""
-    told = small_leaves(model, train, held_out), outcomes(model, train, held_out)
-    return [*told, parameters(model, train)]
+    """The structural risks: small leaves, outcomes, parameters."""
+    findings = small_leaves(model, train, held_out), outcomes(model, train, held_out)
+    return [*findings, parameters(model, train)]
 
 
 def small_leaves(
-    model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None, least: int = LEAST
+    model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None, size: int = LEAST
 ) -> Finding:
     """Records whose leaf holds too few *other* training records, averaged over trees.
 
-    A record that had no part in the splits meets as many others, trained on or not: so the control.
+    The control counts the training records in the leaf of each held-out record.
     """
-    reached = model.leaves(train.x)
-    filled = np.bincount(reached.ravel(), minlength=len(model.counts))
-    alone = [(filled[reached] < least).mean(axis=0)]
+    leaves = model.leaves(train.x)
+    leaf_sizes = np.bincount(leaves.ravel(), minlength=len(model.counts))
+    fractions = [(leaf_sizes[leaves] < size).mean(axis=0)]
     if held_out is not None:
-        alone.append((filled[model.leaves(held_out.x)] < least - 1).mean(axis=0))
-    sizes = filled[model.forest.leaves]
-    return _compared(
-        alone,
+        fractions.append((leaf_sizes[model.leaves(held_out.x)] < size - 1).mean(axis=0))
+    sizes = leaf_sizes[model.forest.leaves]
+    return _comparison(
+        fractions,
         "leaf sizes",
         "Do leaves set training records apart from all but a few others?",
-        f"share of training records in a leaf of fewer than {least}"
+        f"share of training records in a leaf of fewer than {size}"
         + (", of an average tree" if len(model.forest) > 1 else ""),
         risk="singling out",
         harm="a path of the model describes a person whom it shares with few or no others",
@@ -80,18 +80,20 @@ def small_leaves(
 def outcomes(
     model: FittedTrees, train: LabelledRecords, held_out: LabelledRecords | None
 ) -> Finding:
-    """Records whose outcome the model gives: by certainty, or a number nearly."""
+    """Records whose outcome the model gives: with certainty, or a number within :data:`NEAR`."""
     groups = [train] if held_out is None else [train, held_out]
     if model.labels:
-        chances = [model.mean(each.x)[np.arange(len(each)), each.y.astype(int)] for each in groups]
-        given = [own > 1 - 1e-9 for own in chances]
+        proba = [
+            model.mean(group.x)[np.arange(len(group)), group.y.astype(int)] for group in groups
+        ]
+        given = [probability > 1 - 1e-9 for probability in proba]
         how = "with certainty, as all its leaves are of one class"
     else:
         width = float(np.ptp(train.y)) or 1.0
-        given = [np.abs(model.mean(each.x)[:, 0] - each.y) < NEAR * width for each in groups]
+        given = [np.abs(model.mean(group.x)[:, 0] - group.y) < NEAR * width for group in groups]
         how = f"to {100 * NEAR:g} % of the range"
-    return _compared(
-        [each.astype(float) for each in given],
+    return _comparison(
+        [group.astype(float) for group in given],
         "class disclosure" if model.labels else "outcome disclosure",
         "Does the model give the outcomes of people who are known to be in its training data?",
         f"share of training records whose outcome it gives {how}",
@@ -101,7 +103,7 @@ def outcomes(
 
 
 def parameters(model: FittedTrees, train: LabelledRecords) -> Finding:
-    """Free parameters beside training records: with as many, every outcome has room."""
+    """Free parameters against training records: with as many, a model can store every outcome."""
     size, records = model.size, len(train)
     return Finding(
         "degrees of freedom",
@@ -123,10 +125,10 @@ def confidence(
 ) -> Finding:
     """Membership by how well the model knows a record; needs held-out records."""
     if held_out is None:
-        return _told_apart(np.zeros(0), np.zeros(0), "confidence", {}, NO_CONTROL)
-    x, y = np.concatenate([train.x, held_out.x]), np.concatenate([train.y, held_out.y])
-    scores = model_scores(model, x=x, y=y)
-    return _told_apart(scores[: len(train)], scores[len(train) :], "confidence", {})
+        return _auc_finding(np.zeros(0), np.zeros(0), "confidence", {}, NO_CONTROL)
+    X, y = np.concatenate([train.x, held_out.x]), np.concatenate([train.y, held_out.y])
+    scores = model_scores(model, x=X, y=y)
+    return _auc_finding(scores[: len(train)], scores[len(train) :], "confidence", {})
 
 
 def by_shadows(
@@ -147,44 +149,44 @@ def by_shadows(
         progress: called after each.
     """
     if held_out is None:
-        return _told_apart(np.zeros(0), np.zeros(0), "likelihood ratio", {}, NO_CONTROL)
-    x, y = np.concatenate([train.x, held_out.x]), np.concatenate([train.y, held_out.y])
-    each = shadow_work(model, len(y) // 2)
-    number = 2 * min(SHADOWS // 2, int(max_work // (2 * each)))
+        return _auc_finding(np.zeros(0), np.zeros(0), "likelihood ratio", {}, NO_CONTROL)
+    X, y = np.concatenate([train.x, held_out.x]), np.concatenate([train.y, held_out.y])
+    work = shadow_work(model, len(y) // 2)
+    number = 2 * min(SHADOWS // 2, int(max_work // (2 * work)))
     if number < 4:
-        partial = f"four shadow models take {4 * each:.1g} operations, more than {max_work:.1g}"
-        return _told_apart(np.zeros(0), np.zeros(0), "likelihood ratio", {}, partial)
+        partial = f"four shadow models take {4 * work:.1g} operations, more than {max_work:.1g}"
+        return _auc_finding(np.zeros(0), np.zeros(0), "likelihood ratio", {}, partial)
 
-    def counted(own_x: np.ndarray, own_y: np.ndarray) -> Any:
-        learnt = fit(own_x, own_y)
+    def counted(train_x: np.ndarray, train_y: np.ndarray) -> Any:
+        learnt = fit(train_x, train_y)
         progress(1)
         return learnt
 
-    known = shadows(counted, x=x, y=y, number=number, time_limit=math.inf)
-    scores = membership_scores(model_scores(model, x=x, y=y), known)
-    told = {"shadow models": number}
-    return _told_apart(scores[: len(train)], scores[len(train) :], "likelihood ratio", told)
+    known = shadows(counted, x=X, y=y, number=number, time_limit=math.inf)
+    scores = membership_scores(model_scores(model, x=X, y=y), known)
+    detail = {"shadow models": number}
+    return _auc_finding(scores[: len(train)], scores[len(train) :], "likelihood ratio", detail)
 
 
 def shadow_work(model: FittedTrees, records: int) -> float:
     """Comparisons that one shadow model takes: trees x records x levels x features tried at a split."""
-    tried = model.width
+    n_candidates = model.width
     chosen = model.parameters.get("max_features")
     if chosen in ("sqrt", "log2"):
-        tried = max(
+        n_candidates = max(
             1, round(math.sqrt(model.width) if chosen == "sqrt" else math.log2(model.width))
         )
-    return len(model.forest) * (PER_TREE + records * math.log2(max(records, 2)) * tried)
+    return len(model.forest) * (PER_TREE + records * math.log2(max(records, 2)) * n_candidates)
 
 
-def _compared(
+def _comparison(
     groups: list[np.ndarray], attack: str, question: str, metric: str, **figures: Any
 ) -> Finding:
-    """A share of training records against that of held-out ones; the interval is of their difference.
+    """Compare fractions of training and held-out records; the interval is of their difference.
 
-    Without held-out records there is no baseline, and any share at all is told.
+    Without held-out records there is no baseline, and any positive fraction is reported.
     """
-    value, control = float(groups[0].mean()), [float(each.mean()) for each in groups[1:]]
+    value, control = float(groups[0].mean()), [float(group.mean()) for group in groups[1:]]
     below, above = _difference(*groups) if control else (0.0, 0.0)
     detail = {"training records": len(groups[0]), **figures.pop("detail", {})}
     if control:
@@ -201,7 +203,7 @@ def _compared(
         of=1.0,
         low=max(0.0, value - below) if control else None,
         high=min(1.0, value + above) if control else None,
-        # a control of whom none is found is no proof that nobody ever would be
+        # a control with none found is no proof of a rate of 0
         chance=float(ndtr((control[0] - value) / width)) if width else None,
         baseline=baseline,
         severity=Severity.SOME if value - below > (baseline or 0.0) else Severity.NONE,
@@ -211,37 +213,37 @@ def _compared(
     )
 
 
-def _difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+def _difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     """How far the 95 % interval of a difference of means goes below and above it.
 
-    Of yes and no by the exact interval of each (Zou and Donner 2008, "Construction of confidence limits about
-    effect measures"); of shares of many trees by Welch's t. Both are wide where records are few, however alike.
+    Of booleans by the exact interval of each (Zou and Donner 2008, "Construction of confidence limits about
+    effect measures"); of fractions of many trees by Welch's t. Both are wide for few records, even equal ones.
     """
-    groups = one, other
-    if all(np.isin(each, (0, 1)).all() for each in groups):
-        ends = [(each.mean(), *interval(each.sum(), len(each))) for each in groups]
-        (own, low, high), (rest, least, most) = ends
-        return math.hypot(own - low, most - rest), math.hypot(high - own, rest - least)
+    groups = first, second
+    if all(np.isin(group, (0, 1)).all() for group in groups):
+        ends = [(group.mean(), *interval(group.sum(), len(group))) for group in groups]
+        (p1, l1, u1), (p2, l2, u2) = ends
+        return math.hypot(p1 - l1, u2 - p2), math.hypot(u1 - p1, p2 - l2)
     if min(map(len, groups)) < 2:
         return 1.0, 1.0
-    errors = [float(each.var(ddof=1)) / len(each) for each in groups]
-    spread = sum(error**2 / (len(each) - 1) for error, each in zip(errors, groups, strict=True))
+    errors = [float(group.var(ddof=1)) / len(group) for group in groups]
+    denom = sum(error**2 / (len(group) - 1) for error, group in zip(errors, groups, strict=True))
     half = (
-        float(stdtrit(sum(errors) ** 2 / spread, 0.975)) * math.sqrt(sum(errors)) if spread else 0.0
+        float(stdtrit(sum(errors) ** 2 / denom, 0.975)) * math.sqrt(sum(errors)) if denom else 0.0
     )
     return half, half
 
 
-def _told_apart(
+def _auc_finding(
     members: np.ndarray, others: np.ndarray, attack: str, detail: dict[str, Any], partial: str = ""
 ) -> Finding:
-    """Pairs of a training and a held-out record that scores order rightly; the rates beside."""
-    area, half, chance = 0.5, 0.5, 1.0
+    """Pairs of a training and a held-out record that scores order correctly, with the TPR by FPR."""
+    roc_auc, half, p_value = 0.5, 0.5, 1.0
     if not partial:
         curve = RocCurve.of(members, others)
-        area = curve.auc
-        std = auc_deviation(area, len(members), len(others))
-        chance = area_chance(area, len(members), len(others), std)
+        roc_auc = curve.auc
+        std = auc_std(roc_auc, len(members), len(others))
+        p_value = auc_p_value(roc_auc, len(members), len(others), std)
         half = HALF * std
         detail = {
             "training records": len(members),
@@ -253,14 +255,14 @@ def _told_apart(
         attack,
         "Can a reader of the model tell a person in its training data from another?",
         "share of training and held-out pairs told apart",
-        area,
+        roc_auc,
         of=1.0,
-        low=max(0.0, area - half),
-        high=min(1.0, area + half),
-        chance=chance,
+        low=max(0.0, roc_auc - half),
+        high=min(1.0, roc_auc + half),
+        chance=p_value,
         baseline=0.5,
         measure="area",
-        severity=Severity.SOME if area - half > 0.5 else Severity.NONE,
+        severity=Severity.SOME if roc_auc - half > 0.5 else Severity.NONE,
         detail=detail,
         partial=partial,
         risk="singling out",

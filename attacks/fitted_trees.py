@@ -1,4 +1,4 @@
-"""A fitted tree or forest as plain arrays, checked once: what whoever holds its file can read."""
+"""A fitted tree or forest as validated arrays: what its file discloses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FittedTrees:
     parameters: Mapping[str, Any]  #: of its constructor
     forest: Forest  #: splits of all trees
     value: np.ndarray  #: each node's class frequencies, or mean; float, shape (nodes, classes or 1)
-    #: distinct training records of each node, as the file tells them; shape (nodes,)
+    #: distinct training records of each node, by the file; shape (nodes,)
     counts: np.ndarray
     width: int  #: number of features
     features: tuple[str, ...] = ()  #: their names, if it was fitted to a table with names
@@ -31,17 +31,17 @@ class FittedTrees:
     def of(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> FittedTrees:
         """Build from scikit-learn's arrays, trees end to end (InputError: they form no trees).
 
-        Its ``x <= threshold`` of single precision is ``x < cut`` for the next double after the threshold.
+        Its single-precision ``x <= threshold`` is ``x <`` the next double after the threshold.
         """
         try:
             feature = np.where(arrays["feature"] >= 0, arrays["feature"], -1).astype(np.int64)
             roots, inner = arrays["roots"].astype(np.int64), feature >= 0
-            start = roots[np.searchsorted(roots, np.arange(len(feature)), side="right") - 1]
+            offset = roots[np.searchsorted(roots, np.arange(len(feature)), side="right") - 1]
             links = np.column_stack([arrays["children_left"], arrays["children_right"]])
-            children = np.where(inner[:, None], links + start[:, None], -1).astype(np.int64)
-            cut = np.nextafter(arrays["threshold"].astype(float), np.inf)
+            children = np.where(inner[:, None], links + offset[:, None], -1).astype(np.int64)
+            threshold = np.nextafter(arrays["threshold"].astype(float), np.inf)
             forest = Forest(
-                feature, children, np.where(inner, cut, np.inf)[:, None] + 0.0, roots=roots
+                feature, children, np.where(inner, threshold, np.inf)[:, None] + 0.0, roots=roots
             )
             value = arrays["value"].astype(float)
             counts = arrays["n_node_samples"].astype(np.int64)
@@ -55,8 +55,8 @@ class FittedTrees:
         if not sound:
             raise InputError("its arrays form no trees")
         names = tuple(about["features"]), tuple(about["classes"])
-        made = FittedClassifier if about["classes"] else FittedRegressor
-        return made(
+        model_type = FittedClassifier if about["classes"] else FittedRegressor
+        return model_type(
             about["kind"], about["parameters"], forest, value, counts, about["width"], *names
         )
 
@@ -74,35 +74,35 @@ class FittedTrees:
 
     @cached_property
     def classes_(self) -> np.ndarray:
-        """Codes of the classes, by which outcomes are given; float, shape (classes,)."""
+        """Class codes, as in the outcomes; float, shape (classes,)."""
         return np.arange(len(self.labels), dtype=float)
 
-    def leaves(self, x: np.ndarray) -> np.ndarray:
+    def leaves(self, X: np.ndarray) -> np.ndarray:
         """The leaf of each tree that each record reaches; int64, shape (trees, records)."""
-        reached = np.empty((len(self.forest), len(x)), np.int64)
-        for rows, trees, found in self.forest.blocks(x.astype(np.float32).astype(float)):
-            reached[trees, rows] = found
-        return reached
+        leaves = np.empty((len(self.forest), len(X)), np.int64)
+        for rows, trees, nodes in self.forest.blocks(X.astype(np.float32).astype(float)):
+            leaves[trees, rows] = nodes
+        return leaves
 
-    def mean(self, x: np.ndarray) -> np.ndarray:
+    def mean(self, X: np.ndarray) -> np.ndarray:
         """The trees' mean answer, shape (records, classes or 1)."""
-        total = np.zeros((len(x), self.value.shape[1]))
-        for rows, _, found in self.forest.blocks(x.astype(np.float32).astype(float)):
-            total[rows] += self.value[found].sum(axis=0)
+        total = np.zeros((len(X), self.value.shape[1]))
+        for rows, _, nodes in self.forest.blocks(X.astype(np.float32).astype(float)):
+            total[rows] += self.value[nodes].sum(axis=0)
         return total / len(self.forest)
 
 
 class FittedClassifier(FittedTrees):
-    """Trees that tell class frequencies."""
+    """Trees whose leaves hold class frequencies."""
 
-    def predict_proba(self, x: np.ndarray) -> np.ndarray:
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
         """Class probabilities, shape (records, classes)."""
-        return self.mean(x)
+        return self.mean(X)
 
 
 class FittedRegressor(FittedTrees):
-    """Trees that tell a mean."""
+    """Trees whose leaves hold a mean."""
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """Predictions, shape (records,)."""
-        return self.mean(x)[:, 0]
+        return self.mean(X)[:, 0]

@@ -2,7 +2,7 @@
 
 Features are scaled to [0, 1] by bounds that the queries carry, and clipped; each has ``sets``
 uniform triangular fuzzy sets, whose memberships sum to 1. A node's activation w is the product of
-the memberships on its path, so nodes are sets of steps here. Normal equations use features and
+the memberships on its path, so nodes here are sets of steps. Normal equations use features and
 target centred at 0, in [-1/2, 1/2].
 """
 
@@ -40,29 +40,29 @@ class Geometry:
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Geometry:
         """Read it from a query's public values."""
-        own = tuple(int(sets) for sets in query.get("partition", ()))
-        return cls(int(query["sets"]), query["lower"], query["upper"], own)
+        partition = tuple(int(sets) for sets in query.get("partition", ()))
+        return cls(int(query["sets"]), query["lower"], query["upper"], partition)
 
     @property
-    def each(self) -> np.ndarray:
+    def n_sets(self) -> np.ndarray:
         """Fuzzy sets of each feature, shape (features,)."""
         return np.array(self.partition or (self.sets,) * len(self.lower))
 
     def only(self, features: Sequence[int]) -> Geometry:
         """The geometry of some features, in their order."""
         chosen = list(features)
-        own = tuple(self.partition[feature] for feature in chosen) if self.partition else ()
-        return Geometry(self.sets, self.lower[chosen], self.upper[chosen], own)
+        partition = tuple(self.partition[feature] for feature in chosen) if self.partition else ()
+        return Geometry(self.sets, self.lower[chosen], self.upper[chosen], partition)
 
-    def unit(self, x: np.ndarray) -> np.ndarray:
+    def unit(self, X: np.ndarray) -> np.ndarray:
         """Scale features to [0, 1] and clip, shape (records, features)."""
         width = self.upper - self.lower
-        scaled = (x - self.lower) / np.where(width > 0, width, 1.0)
+        scaled = (X - self.lower) / np.where(width > 0, width, 1.0)
         return np.asarray(np.clip(np.where(width > 0, scaled, 0.0), 0.0, 1.0))
 
     def degrees(self, unit: np.ndarray) -> np.ndarray:
         """Memberships in every set, shape (records, features, sets)."""
-        stretched = unit * (self.each - 1)
+        stretched = unit * (self.n_sets - 1)
         away = np.abs(stretched[..., None] - np.arange(self.sets))
         return np.asarray(np.maximum(0.0, 1 - away))
 
@@ -84,17 +84,17 @@ def centred_target(table: Table, schema: PublicSchema | None) -> np.ndarray | No
 
 
 def match(claims: np.ndarray, records: np.ndarray, tolerance: float) -> np.ndarray:
-    """Which records some claim hits within ``tolerance`` in every coordinate, one record a claim."""
+    """Which records some claim matches within ``tolerance`` in every coordinate, one record per claim."""
     hit = np.zeros(len(records), dtype=bool)
     order = np.argsort(records[:, -1])
     ranked, reach = records[order, -1], tolerance * (1 + 1e-9)
     for claim in claims:
         ends = np.searchsorted(ranked, [claim[-1] - reach, claim[-1] + reach])
-        places = np.sort(order[ends[0] : ends[1]])
-        near = np.abs(records[places] - claim).max(axis=1)
-        free = np.flatnonzero((near <= tolerance) & ~hit[places])
+        rows = np.sort(order[ends[0] : ends[1]])
+        near = np.abs(records[rows] - claim).max(axis=1)
+        free = np.flatnonzero((near <= tolerance) & ~hit[rows])
         if len(free):
-            hit[places[free[np.argmin(near[free])]]] = True
+            hit[rows[free[np.argmin(near[free])]]] = True
     return hit
 
 

@@ -1,4 +1,4 @@
-"""Identities between the sums of a fuzzy tree, and what follows for those that were withheld.
+"""Identities between the sums of a fuzzy tree, and the withheld sums that follow from them.
 
 Every sum (of w, y w or y^2 w) belongs to a cell: a set of (feature, set) steps. Memberships of a
 feature sum to 1, so for every cell S and feature f that S does not use
@@ -39,7 +39,7 @@ class Equation:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A cell, its named parts by one feature, and the steps to those never asked about."""
+    """A cell, its named parts by one feature, and the steps to those never queried."""
 
     above: Cell
     parts: tuple[Cell, ...]
@@ -74,28 +74,28 @@ class SumIdentities:
 
     def solve(
         self,
-        wanted: Iterable[Cell],
+        withheld: Iterable[Cell],
         zero: set[Cell],
         groups: list[Group] | None = None,
         *,
         deadline: Deadline | None = None,
     ) -> dict[Cell, float]:
-        """Find what can be found of the wanted cells: by substitution, then by linear algebra.
+        """Solve for withheld cells: by substitution, then by linear algebra.
 
         Args:
-            wanted: the cells that were withheld.
-            zero: cells known to hold no weight; those found on the way are added.
+            withheld: cells to solve for.
+            zero: cells known to hold no weight; newly found ones are added.
             groups: identities of the first kind, shared by several sums.
             deadline: after which no further equations are solved.
         """
-        hidden = set(wanted) - set(self.known)
+        hidden = set(withheld) - set(self.known)
         waiting = groups_of(hidden | set(self.known), self.sets) if groups is None else groups
         equations, empty = list(self.moments), -1
         deadline = deadline or Deadline(math.inf)
         while len(zero) > empty and not deadline.over:
             empty, inside = len(zero), Inside(zero)
             self.known |= {cell: 0.0 for cell in hidden if inside.somewhere(cell)}
-            ready, waiting = _sorted_out(waiting, inside)
+            ready, waiting = _ready_equations(waiting, inside)
             equations += ready
             self._substitute(equations, zero)
         self._eliminate(equations, deadline)
@@ -114,58 +114,58 @@ class SumIdentities:
                 waiting.extend(touching[cell])
 
     def _consequences(self, equation: Equation, zero: set[Cell]) -> dict[Cell, float]:
-        unknown, rest = self._reduced(equation)
+        unknown, residual = self._reduced(equation)
         if len(unknown) == 1:
             ((cell, coefficient),) = unknown.items()
-            found = {cell: rest / coefficient}
+            values = {cell: residual / coefficient}
         elif (
             unknown
             and not self.signed
-            and abs(rest) <= self.error
+            and abs(residual) <= self.error
             and len({value > 0 for value in unknown.values()}) == 1
         ):
-            found = dict.fromkeys(unknown, 0.0)
+            values = dict.fromkeys(unknown, 0.0)
         else:
             return {}
         if not self.signed:
-            zero.update(cell for cell, value in found.items() if abs(value) <= self.error)
-        return found
+            zero.update(cell for cell, value in values.items() if abs(value) <= self.error)
+        return values
 
     def _reduced(self, equation: Equation) -> tuple[dict[Cell, float], float]:
         """The unknowns with their coefficients, and their sum."""
         unknown: dict[Cell, float] = {}
-        rest = equation.constant
+        residual = equation.constant
         for cell, coefficient in zip(equation.cells, equation.coefficients, strict=True):
             if cell in self.known:
-                rest -= coefficient * self.known[cell]
+                residual -= coefficient * self.known[cell]
             elif coefficient:
                 unknown[cell] = coefficient
-        return unknown, rest
+        return unknown, residual
 
     def _eliminate(self, equations: list[Equation], deadline: Deadline) -> None:
         reduced = [self._reduced(equation) for equation in equations]
-        left = [(unknown, rest) for unknown, rest in reduced if unknown]
-        index = {cell: i for i, cell in enumerate({c: 0 for unknown, _ in left for c in unknown})}
+        kept = [(unknown, residual) for unknown, residual in reduced if unknown]
+        index = {cell: i for i, cell in enumerate({c: 0 for unknown, _ in kept for c in unknown})}
         if not index:
             return
-        rows = np.repeat(np.arange(len(left)), [len(unknown) for unknown, _ in left])
-        columns = np.array([index[cell] for unknown, _ in left for cell in unknown])
-        values = np.array([value for unknown, _ in left for value in unknown.values()])
-        matrix = coo_array((values, (rows, columns)), shape=(len(left), len(index))).tocsr()
-        right = np.array([rest for _, rest in left])
+        rows = np.repeat(np.arange(len(kept)), [len(unknown) for unknown, _ in kept])
+        columns = np.array([index[cell] for unknown, _ in kept for cell in unknown])
+        values = np.array([value for unknown, _ in kept for value in unknown.values()])
+        matrix = coo_array((values, (rows, columns)), shape=(len(kept), len(index))).tocsr()
+        right = np.array([residual for _, residual in kept])
         cells = list(index)
-        for mine in _components(matrix):
+        for component in _components(matrix):
             if deadline.over:
                 return
-            if len(mine) <= LARGEST:
-                self._determine(matrix, right, mine, cells)
+            if len(component) <= LARGEST:
+                self._determine(matrix, right, component, cells)
             else:
-                self.unsolved += len(mine)
+                self.unsolved += len(component)
 
     def _determine(
-        self, matrix: csr_array, right: np.ndarray, mine: np.ndarray, cells: list[Cell]
+        self, matrix: csr_array, right: np.ndarray, component: np.ndarray, cells: list[Cell]
     ) -> None:
-        part = csr_array(matrix[:, mine.astype(np.int64)])
+        part = csr_array(matrix[:, component.astype(np.int64)])
         rows = np.unique(part.nonzero()[0])
         dense = part[rows].toarray()
         _, values, turned = np.linalg.svd(dense, full_matrices=True)
@@ -173,11 +173,11 @@ class SumIdentities:
         free = np.abs(turned[rank:]).max(axis=0, initial=0.0)
         solution = np.linalg.lstsq(dense, right[rows], rcond=1e-9)[0]
         for position in np.flatnonzero(free <= DETERMINED):
-            self.known[cells[mine[position]]] = float(solution[position])
+            self.known[cells[component[position]]] = float(solution[position])
 
 
 class Inside:
-    """Tells whether a cell lies inside an empty cell, whose steps are then a subset of its own."""
+    """Whether a cell lies inside an empty cell, whose steps are then a subset of its own."""
 
     def __init__(self, zero: set[Cell]) -> None:
         self._zero = zero
@@ -189,8 +189,8 @@ class Inside:
 
     def __call__(self, above: Cell, step: tuple[int, int]) -> bool:
         """Whether ``above`` with one more step is empty, ``above`` itself not being so."""
-        whole = above | {step}
-        return whole in self._zero or any(cell <= whole for cell in self._by_step.get(step, ()))
+        inner = above | {step}
+        return inner in self._zero or any(cell <= inner for cell in self._by_step.get(step, ()))
 
     def somewhere(self, cell: Cell) -> bool:
         """Whether the cell lies inside an empty one."""
@@ -202,7 +202,7 @@ def _minimal(zero: set[Cell]) -> list[Cell]:
     return [cell for cell in zero if not any(cell - {step} in zero for step in cell)]
 
 
-def _sorted_out(groups: list[Group], inside: Inside) -> tuple[list[Equation], list[Group]]:
+def _ready_equations(groups: list[Group], inside: Inside) -> tuple[list[Equation], list[Group]]:
     """The identities whose missing parts are all empty, and the others."""
     ready: list[Equation] = []
     waiting: list[Group] = []

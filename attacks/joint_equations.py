@@ -13,9 +13,9 @@ import numpy as np
 
 from privfed.errors import InputError
 
-WEAK = 1e-6  #: Directions weaker than this share of the strongest are the grid's rounding
-CROSS = 1e-4  #: How far cells may be from being diagonal together
-CELLS = 200  #: Most cells whose pairs are looked at
+WEAK = 1e-6  #: Directions weaker than this fraction of the strongest are the grid's rounding
+CROSS = 1e-4  #: Largest off-diagonal entry of jointly diagonalised cells
+CELLS = 200  #: Most cells whose pairs are examined
 
 
 def joint_records(grams: np.ndarray, seed: int = 0) -> np.ndarray:
@@ -27,50 +27,50 @@ def joint_records(grams: np.ndarray, seed: int = 0) -> np.ndarray:
 
     Returns:
         rows with the leading 1, shape (records, columns); empty if there are as many directions as
-        columns, or cells that are not diagonal together.
+        columns, or cells that are not jointly diagonal.
 
     Raises:
         InputError: another shape, or numbers that are not finite.
     """
-    told = np.asarray(grams, dtype=float)
-    if told.ndim != 3 or told.shape[1] != told.shape[2] or not np.isfinite(told).all():
+    cells = np.asarray(grams, dtype=float)
+    if cells.ndim != 3 or cells.shape[1] != cells.shape[2] or not np.isfinite(cells).all():
         raise InputError("normal equations need finite square matrices, one for each cell")
-    columns = told.shape[1]
-    values, vectors = np.linalg.eigh(told.sum(axis=0))
+    columns = cells.shape[1]
+    values, vectors = np.linalg.eigh(cells.sum(axis=0))
     kept = values > WEAK * max(float(values.max(initial=0.0)), 0.0)
     if not kept.any() or kept.sum() >= columns:
         return np.empty((0, columns))
-    found, own, shares = diagonalised(told, values[kept], vectors[:, kept], seed)
-    apart = np.diff(shares).min(initial=np.inf) > CROSS
-    cross = own - np.einsum("kii->ki", own)[:, :, None] * np.eye(int(kept.sum()))
-    if not apart or np.abs(cross).max() > CROSS or (np.abs(found[0]) < CROSS).any():
+    candidates, rotated, eigenvalues = diagonalise(cells, values[kept], vectors[:, kept], seed)
+    apart = np.diff(eigenvalues).min(initial=np.inf) > CROSS
+    cross = rotated - np.einsum("kii->ki", rotated)[:, :, None] * np.eye(int(kept.sum()))
+    if not apart or np.abs(cross).max() > CROSS or (np.abs(candidates[0]) < CROSS).any():
         return np.empty((0, columns))
-    return np.asarray((found / found[0]).T)
+    return np.asarray((candidates / candidates[0]).T)
 
 
-def diagonalised(
+def diagonalise(
     grams: np.ndarray, values: np.ndarray, vectors: np.ndarray, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Generalised eigenvectors of the sum of cells, given by its eigenpairs, and a random mixture.
 
-    As columns sqrt(w) c of a record each; then the cells in their basis, and the eigenvalues.
+    Returns the columns sqrt(w) c, one for each record; the cells in their basis; and the eigenvalues.
     """
     whiten = vectors / np.sqrt(values)
     white = np.einsum("ia,kij,jb->kab", whiten, grams, whiten)
     weights = np.random.default_rng(seed).uniform(size=len(grams))
-    shares, turned = np.linalg.eigh(np.tensordot(weights, white, 1))
-    own = np.einsum("ai,kab,bj->kij", turned, white, turned)
-    return (vectors * np.sqrt(values)) @ turned, own, shares
+    eigenvalues, rotation = np.linalg.eigh(np.tensordot(weights, white, 1))
+    rotated = np.einsum("ai,kab,bj->kij", rotation, white, rotation)
+    return (vectors * np.sqrt(values)) @ rotation, rotated, eigenvalues
 
 
-def of_few_records(grams: np.ndarray) -> np.ndarray:
+def rank_deficient(grams: np.ndarray) -> np.ndarray:
     """The cells, shape (cells, columns, columns), whose rank is below the number of columns."""
     ranks = _ranks(grams)
     return np.asarray(grams[(ranks > 0) & (ranks < grams.shape[1])])
 
 
 def sharing(grams: np.ndarray) -> Iterator[np.ndarray]:
-    """Indices of cells, shape (cells, columns, columns), that may give records away.
+    """Indices of cells, shape (cells, columns, columns), that may identify records.
 
     Each cell of rank one alone, then pairs that share records: their summed equations have a lower
     rank than the sum of their ranks.
@@ -79,12 +79,12 @@ def sharing(grams: np.ndarray) -> Iterator[np.ndarray]:
     small = np.flatnonzero((ranks > 0) & (ranks < columns))
     for cell in small[ranks[small] == 1]:
         yield np.array([cell])
-    for place, one in enumerate(small):
-        others = small[place + 1 :]
+    for index, first in enumerate(small):
+        others = small[index + 1 :]
         if len(others):
-            both = _ranks(grams[one] + grams[others])
-            for other in others[(both < columns) & (both < ranks[one] + ranks[others])]:
-                yield np.array([one, other])
+            both = _ranks(grams[first] + grams[others])
+            for second in others[(both < columns) & (both < ranks[first] + ranks[others])]:
+                yield np.array([first, second])
 
 
 def _ranks(grams: np.ndarray) -> np.ndarray:

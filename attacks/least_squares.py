@@ -10,10 +10,10 @@ import numpy as np
 
 from privfed.errors import InputError
 
-#: How much of an unknown may lie outside the row space for it to count as determined.
+#: Largest component outside the row space of an unknown that counts as determined.
 OUTSIDE = 1e-7
-WEAK = 1e-10  #: Directions weaker than this share of the strongest count as none
-EXACT = 1e-5  #: The deviation that an exact answer is given, as a share of the least noisy one's
+WEAK = 1e-10  #: Directions weaker than this fraction of the strongest count as none
+EXACT = 1e-5  #: Std assumed of exact answers, as a fraction of the least noisy one's
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Combined:
 
     @property
     def determined(self) -> np.ndarray:
-        """Whether the answers say anything definite of it."""
+        """Whether the answers determine it."""
         return np.asarray(np.isfinite(self.deviation))
 
 
@@ -37,18 +37,18 @@ def combined(design: np.ndarray, answers: np.ndarray, *, deviations: np.ndarray)
         answers: shape (answers,).
         deviations: noise std of each answer, 0 if exact; shape (answers,).
     """
-    rows, told, spread = (np.asarray(each, dtype=float) for each in (design, answers, deviations))
-    if rows.ndim != 2 or told.shape != (len(rows),) or spread.shape != (len(rows),):
+    rows, values, std = (np.asarray(array, dtype=float) for array in (design, answers, deviations))
+    if rows.ndim != 2 or values.shape != (len(rows),) or std.shape != (len(rows),):
         raise InputError("answers and deviations need one number for each row of the design")
-    if not all(np.isfinite(each).all() for each in (rows, told, spread)) or (spread < 0).any():
+    if not all(np.isfinite(array).all() for array in (rows, values, std)) or (std < 0).any():
         raise InputError("a design, its answers and their deviations must be finite numbers")
-    noisy = spread[spread > 0]
-    least = EXACT * (float(noisy.min()) if len(noisy) else 1.0)
-    weight = 1 / np.where(spread > 0, spread, least)
+    noisy = std[std > 0]
+    min_std = EXACT * (float(noisy.min()) if len(noisy) else 1.0)
+    weight = 1 / np.where(std > 0, std, min_std)
     left, strength, right = np.linalg.svd(rows * weight[:, None], full_matrices=False)
     kept = strength > WEAK * strength.max(initial=0.0)
     right, strength = right[kept], strength[kept]
-    estimate = right.T @ ((left[:, kept].T @ (told * weight)) / strength)
+    estimate = right.T @ ((left[:, kept].T @ (values * weight)) / strength)
     inside = (right**2).sum(axis=0)
     variance = ((right / strength[:, None]) ** 2).sum(axis=0)
     determined = 1 - inside <= OUTSIDE

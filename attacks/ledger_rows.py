@@ -1,7 +1,7 @@
-"""A whole ledger as one linear system: what each point adds to each released number.
+"""A ledger as one linear system: what each point adds to each released number.
 
-A query says what it would release about each record alone. Put to points of the data dictionary, or
-to a list of candidates, that is the row of every released number, of any release, kind or study.
+A query states what each record contributes. Evaluated at points of the data dictionary, or on a list of
+candidates, that is the row of every released number, of any release, kind or study.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import DiscreteLaplace
 from privfed.questions.query import View
 
-#: Most points of a data dictionary that are looked at one by one, and most cells of one release.
+#: Most points of a data dictionary that are enumerated, and most cells of one release.
 POINTS, CELLS = 1024, 20_000
 ADDED = 1e8  #: Most cells of one release times points
 
@@ -42,21 +42,21 @@ class LinearSystem:
     counts: np.ndarray
     laplace: np.ndarray
     names: tuple[tuple[int, str, int], ...]
-    unread: int = 0  #: numbers that were left out, for there were too many
+    unread: int = 0  #: numbers that were left out as too many
 
     def __len__(self) -> int:
         return len(self.answers)
 
     def only(self, kept: np.ndarray) -> LinearSystem:
         """Some of the rows, by a mask or by indices."""
-        places = np.arange(len(self))[kept]
+        indices = np.arange(len(self))[kept]
         return LinearSystem(
-            self.design[places],
-            self.answers[places],
-            self.deviations[places],
-            self.counts[places],
-            self.laplace[places],
-            tuple(self.names[place] for place in places),
+            self.design[indices],
+            self.answers[indices],
+            self.deviations[indices],
+            self.counts[indices],
+            self.laplace[indices],
+            tuple(self.names[index] for index in indices),
         )
 
     @property
@@ -66,75 +66,75 @@ class LinearSystem:
 
 
 def rows_of(
-    transcript: Transcript, points: Table, *, most: int, deadline: Deadline
+    transcript: Transcript, points: Table, *, max_rows: int, deadline: Deadline
 ) -> LinearSystem:
-    """Read every number that adds up over records, at most ``most`` and until the time is up.
+    """Read every number that adds up over records, at most ``max_rows`` and until the time is up.
 
     Masked cells, text, non-finite numbers and unknown kinds are left out. The columns are the
     contributions of ``points``.
     """
     view, unread = View(points, points.schema), 0
-    found: list[LinearSystem] = []
+    read: list[LinearSystem] = []
     entries, known = list(transcript), dict[tuple[str, bytes], Mapping[str, np.ndarray]]()
-    for place in deadline.range(len(entries)):
-        entry = entries[place]
-        asked = (entry.kind, entry.fields)
-        if asked not in known:
+    for index in deadline.range(len(entries)):
+        entry = entries[index]
+        key = (entry.kind, entry.fields)
+        if key not in known:
             cells = sum(part.units.size for part in entry.release.parts.values())
             if not deadline.spend(float(cells * len(points.x))):
                 break
-            known[asked] = _added(entry, view)
-        told = (_part(p, known[asked], place, name) for name, p in entry.release.parts.items())
-        found += [rows for rows in told if rows is not None]
-        unread += _adding(entry) if _too_wide(entry, view) else 0
-        if sum(map(len, found)) >= most:
-            unread += sum(map(len, found)) - most + sum(map(_adding, entries[place + 1 :]))
+            known[key] = _added(entry, view)
+        parts = (_system(p, known[key], index, name) for name, p in entry.release.parts.items())
+        read += [rows for rows in parts if rows is not None]
+        unread += _n_additive(entry) if _too_wide(entry, view) else 0
+        if sum(map(len, read)) >= max_rows:
+            unread += sum(map(len, read)) - max_rows + sum(map(_n_additive, entries[index + 1 :]))
             break
-    rows = joined(found, len(points.x)).only(np.arange(sum(map(len, found))) < most)
+    rows = stack_systems(read, len(points.x)).only(np.arange(sum(map(len, read))) < max_rows)
     return replace(rows, unread=unread)
 
 
-def joined(several: Sequence[LinearSystem], points: int) -> LinearSystem:
-    """Systems one below the other."""
+def stack_systems(systems: Sequence[LinearSystem], points: int) -> LinearSystem:
+    """Stack systems vertically."""
     empty = np.empty(0)
     none = empty.astype(bool)
-    start = LinearSystem(np.empty((0, points)), empty, empty, none, none, ())
-    whole = [start, *several]
+    base = LinearSystem(np.empty((0, points)), empty, empty, none, none, ())
+    stacked = [base, *systems]
     return LinearSystem(
-        np.concatenate([rows.design for rows in whole]),
-        np.concatenate([rows.answers for rows in whole]),
-        np.concatenate([rows.deviations for rows in whole]),
-        np.concatenate([rows.counts for rows in whole]),
-        np.concatenate([rows.laplace for rows in whole]),
-        tuple(name for rows in whole for name in rows.names),
+        np.concatenate([rows.design for rows in stacked]),
+        np.concatenate([rows.answers for rows in stacked]),
+        np.concatenate([rows.deviations for rows in stacked]),
+        np.concatenate([rows.counts for rows in stacked]),
+        np.concatenate([rows.laplace for rows in stacked]),
+        tuple(name for rows in stacked for name in rows.names),
     )
 
 
 def _added(entry: TranscriptEntry, view: View) -> Mapping[str, np.ndarray]:
-    """What each point alone would give, by part; empty if unknown."""
-    asked = question_of(entry)
-    if asked is None or not _adding(entry) or _too_wide(entry, view):
+    """What each point contributes, by part; empty if unknown."""
+    query = question_of(entry)
+    if query is None or not _n_additive(entry) or _too_wide(entry, view):
         return {}
     try:
-        return asked.contribution(view)
+        return query.contribution(view)
     except (PrivfedError, AttributeError, LookupError, TypeError, ValueError):
         return {}  # a question about records of another kind
 
 
-def _adding(entry: TranscriptEntry) -> int:
-    """How many numbers of a release add up over records; 0 if nobody knows what they are."""
-    asked = question_of(entry)
+def _n_additive(entry: TranscriptEntry) -> int:
+    """Count the numbers of a release that add up over records; 0 if the query is unknown."""
+    query = question_of(entry)
     sizes = (part.units.size for part in entry.release.parts.values() if part.type.adds_up)
-    return sum(sizes) if asked is not None and asked.linear else 0
+    return sum(sizes) if query is not None and query.linear else 0
 
 
 def _too_wide(entry: TranscriptEntry, view: View) -> bool:
-    """Whether a release has too many cells to say what each point adds to all of them."""
-    return _adding(entry) > min(CELLS, ADDED / max(len(view.table), 1))
+    """Whether a release has too many cells for the contribution of each point."""
+    return _n_additive(entry) > min(CELLS, ADDED / max(len(view.table), 1))
 
 
-def _part(
-    part: ReleasedPart, added: Mapping[str, np.ndarray], place: int, name: str
+def _system(
+    part: ReleasedPart, added: Mapping[str, np.ndarray], index: int, name: str
 ) -> LinearSystem | None:
     values = finite_numbers(part)
     known = part.noise is None or part.noise.additive
@@ -144,10 +144,10 @@ def _part(
     shown = np.flatnonzero(~np.isnan(flat))
     design = added[name].reshape(len(added[name]), -1).T[shown].astype(float) * grid
     off = 0.0 if part.noise is None else part.noise.std * grid
-    spread, counts = np.full(len(shown), off), np.full(len(shown), part.type == "counts")
+    std, counts = np.full(len(shown), off), np.full(len(shown), part.type == "counts")
     laplace = np.full(len(shown), isinstance(part.noise, DiscreteLaplace))
-    names = tuple((place, name, int(cell)) for cell in shown)
-    return LinearSystem(design, flat[shown], spread, counts, laplace, names)
+    names = tuple((index, name, int(cell)) for cell in shown)
+    return LinearSystem(design, flat[shown], std, counts, laplace, names)
 
 
 def gram_cells(
@@ -155,34 +155,34 @@ def gram_cells(
 ) -> dict[int, list[tuple[np.ndarray, np.ndarray]]]:
     """Exact parts that are normal equations: sums of w c c' over a cell's records, c with a leading 1.
 
-    That they are shows in what each record adds: a matrix of rank one, its first row over its
-    corner c.
+    They are recognised by what each record adds: a matrix of rank one, whose first row over its
+    corner is c.
 
     Returns:
         by the number of columns, for each part its cells, shape (cells, columns, columns), and the
         row of each point, NaN if it adds nothing, shape (points, columns).
     """
     view = View(points, points.schema)
-    found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+    by_width: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
     entries = list(transcript)
-    for place in deadline.range(len(entries)):
+    for index in deadline.range(len(entries)):
         square = {
             name: part
-            for name, part in entries[place].release.parts.items()
+            for name, part in entries[index].release.parts.items()
             if part.noise is None and part.units.ndim > 1 and len(set(part.units.shape[-2:])) == 1
         }
-        added = _added(entries[place], view) if square else {}
+        added = _added(entries[index], view) if square else {}
         for name, part in square.items():
             values, columns = finite_numbers(part), part.units.shape[-1]
             if values is None or name not in added or added[name].shape[1:] != values.shape:
                 continue
             cells = values.reshape(-1, columns, columns)
-            each = added[name].reshape(len(added[name]), *cells.shape) * float(part.grid)
-            rows = _rows_of_rank_one(each)
+            contributions = added[name].reshape(len(added[name]), *cells.shape) * float(part.grid)
+            rows = _rows_of_rank_one(contributions)
             if rows is not None and columns > 1:
                 shown = ~np.isnan(cells).any(axis=(1, 2))
-                found.setdefault(columns, []).append((cells[shown], rows))
-    return found
+                by_width.setdefault(columns, []).append((cells[shown], rows))
+    return by_width
 
 
 def _rows_of_rank_one(added: np.ndarray) -> np.ndarray | None:
@@ -203,31 +203,31 @@ def _rows_of_rank_one(added: np.ndarray) -> np.ndarray | None:
 
 def several_studies(transcripts: Mapping[str, Transcript] | Sequence[Transcript]) -> Transcript:
     """The releases of several studies of the same owners, as one transcript."""
-    each = transcripts.values() if isinstance(transcripts, Mapping) else transcripts
-    return Transcript(tuple(entry for transcript in each for entry in transcript))
+    studies = transcripts.values() if isinstance(transcripts, Mapping) else transcripts
+    return Transcript(tuple(entry for transcript in studies for entry in transcript))
 
 
 def at_points(example: Table, *, x: np.ndarray, y: np.ndarray | None) -> Table:
     """Records of an example's kind at other points."""
-    made: Any = example
-    table: Table = replace(made, x=x, y=y, individual=None, clipped=0)
+    records: Any = example
+    table: Table = replace(records, x=x, y=y, individual=None, clipped=0)
     return table
 
 
-def integer_points(columns: Sequence[PublicColumn], most: int) -> np.ndarray | None:
-    """Every point of integer columns, shape (points, columns); None if not so, or above ``most``."""
+def integer_points(columns: Sequence[PublicColumn], max_points: int) -> np.ndarray | None:
+    """Every point of integer columns, shape (points, columns); None if others, or above ``max_points``."""
     bounds = [column.bounds for column in columns]
     if any(column.kind == "number" for column in columns):
         return None
-    if np.prod([np.ceil(high - low + 1) for low, high in bounds]) > most:
+    if np.prod([np.ceil(high - low + 1) for low, high in bounds]) > max_points:
         return None
     return np.array(list(product(*(np.arange(low, high + 1) for low, high in bounds))), float)
 
 
 def whole_domain(example: Table, schema: PublicSchema) -> Table | None:
-    """Every point that a record can lie at, or None if these are not few."""
+    """Every possible record, or None above :data:`POINTS`."""
     points = integer_points(_columns(schema), POINTS)
-    return None if points is None else divided(example, points)
+    return None if points is None else as_table(example, points)
 
 
 def drawn_points(example: Table, schema: PublicSchema, *, number: int) -> Table:
@@ -239,15 +239,15 @@ def drawn_points(example: Table, schema: PublicSchema, *, number: int) -> Table:
             drawn.append(rng.uniform(low, high, number))
         else:
             drawn.append(rng.integers(round(low), round(high) + 1, number).astype(float))
-    return divided(example, np.column_stack(drawn))
+    return as_table(example, np.column_stack(drawn))
 
 
 def _columns(schema: PublicSchema) -> list[PublicColumn]:
     return [*schema.features, *([] if schema.target is None else [schema.target])]
 
 
-def divided(example: Table, rows: np.ndarray) -> Table:
-    """Records of an example's kind, of rows of features and perhaps the target."""
+def as_table(example: Table, rows: np.ndarray) -> Table:
+    """Split rows into features and perhaps the target, as records of an example's kind."""
     width = example.x.shape[1]
     y = rows[:, width] if rows.shape[1] > width else None
     return at_points(example, x=rows[:, :width], y=y)

@@ -1,10 +1,10 @@
-"""Whose answers are these? A cohort's individuals compared with the rule books of known persons.
+"""Linkage of a cohort's individuals to the rule books of known persons.
 
-Who answers thousands of noisy bits is found by them. The attacker knows what some persons hold (a
-*book*). A book's score for one individual's answers is their log-likelihood ratio
+Thousands of noisy bits identify the individual who answers them. The attacker knows which rules some persons
+hold (a *book*). A book's score for one individual's answers is their log-likelihood ratio
 (:class:`privfed.attacks.individuals.BitResponses`), standardised over this book and those of persons who
-never answered: the control group. An own book comes out first among k strangers' by chance once in k + 1
-times, which is the guess where they are fewer than a hundred.
+never answered: the control group. By chance an own book ranks first among k strangers' with probability
+1 / (k + 1), which is the baseline if they are fewer than a hundred.
 """
 
 import math
@@ -17,14 +17,14 @@ import numpy as np
 from privfed.attacks.base import Attack, PublicSchema, Truth, question_of
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
-from privfed.attacks.individuals import CohortResponses, SingleBits, read_responses, standardised
+from privfed.attacks.individuals import CohortResponses, SingleBits, read_responses, standardise
 from privfed.attacks.roc import FOUND_AT, RocCurve, interval
 from privfed.exchange.transcript import Transcript
 from privfed.questions.query import CohortQuery
 
-RATE = 0.01  #: Share of strangers that may be accused
-JUDGED = 2500  #: Most individuals whose answers are judged, and most outsiders of a control group
-#: What is measured.
+RATE = 0.01  #: FPR among strangers
+JUDGED = 2500  #: Most individuals whose answers are scored, and most outsiders of a control group
+#: The metrics.
 LINKED = "share of individuals linked to their own rule book at 1 % false links"
 BITS = "share of held templates told by one answered bit at 1 % false accusations"
 
@@ -32,12 +32,11 @@ BITS = "share of held templates told by one answered bit at 1 % false accusation
 class Linkage(Attack):
     """Links individuals of a cohort to the rule books of known persons, and reads single bits.
 
-    The truth holds what the cohort's individuals hold, under the cohort's name; an owner of like
-    records who released nothing is the control group. Without one, each individual's answers are
+    The truth holds the individuals' books, under the cohort's name; an owner of records of the same kind
+    who released nothing is the control group. Without one, each individual's answers are
     compared with the books of the others.
 
-    It also states each person's loss: an epsilon for one rule covers whoever holds k of them at k
-    times that (group privacy).
+    It also states each person's loss: epsilon for one rule is k epsilon for a holder of k (group privacy).
     """
 
     name: ClassVar[str] = "linkage"
@@ -65,38 +64,40 @@ class Linkage(Attack):
     ) -> list[Finding]:
         """See :class:`Attack`: individuals linked and bits read, by cohort; none without truth."""
         books: Mapping[str, Any] = truth or {}
-        control = [held for owner, held in books.items() if owner not in transcript.clients]
-        found: list[Finding] = []
+        control = [records for owner, records in books.items() if owner not in transcript.clients]
+        findings: list[Finding] = []
         deadline = self.deadline()
         for client in (client for client in transcript.clients if client in books):
-            found += self._cohort(transcript.of(client=client), books[client], control, deadline)
-        return found
+            findings += self._cohort(transcript.of(client=client), books[client], control, deadline)
+        return findings
 
     def _cohort(
         self, transcript: Transcript, records: Any, control: list[Any], deadline: Deadline
     ) -> list[Finding]:
         entries = [entry for entry in transcript if entry.kind in self.kinds]
         evidence, read = LinkageEvidence(records, control), 0
-        for place in deadline.range(len(entries)):
+        for index in deadline.range(len(entries)):
             read += 1
-            heard = read_responses(entries[place], records)
-            if heard is not None:
-                evidence.add(heard)
+            responses = read_responses(entries[index], records)
+            if responses is not None:
+                evidence.add(responses)
         if not evidence.read or not evidence.controls:
             return []
         kinds = tuple(sorted({entry.kind for entry in entries}))
         detail = {**evidence.losses(), "questions left out": len(entries) - evidence.read}
         partial = deadline.partial(read, len(entries), "questions")
-        told: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
-        own, strangers = standardised(*evidence.scores())
+        fields: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
+        matched, strangers = standardise(*evidence.scores())
         guess = max(RATE, 1 / (1 + evidence.controls))
-        found = [self._rate(LINKED, RocCurve.of(own, strangers), guess, len(own), **told)]
+        findings = [
+            self._rate(LINKED, RocCurve.of(matched, strangers), guess, len(matched), **fields)
+        ]
         if evidence.bits:
-            bits = SingleBits.joined(evidence.bits)
+            bits = SingleBits.concatenate(evidence.bits)
             if bits.holders.any() and bits.others.any():
-                guess, held = bits.curve(answered=False).at(RATE), int(bits.holders.sum())
-                found.append(self._rate(BITS, bits.curve(), guess, held, **told))
-        return found
+                guess, n_holders = bits.curve(answered=False).at(RATE), int(bits.holders.sum())
+                findings.append(self._rate(BITS, bits.curve(), guess, n_holders, **fields))
+        return findings
 
     def _rate(
         self,
@@ -109,11 +110,11 @@ class Linkage(Attack):
         detail: Mapping[str, Any],
         partial: str,
     ) -> Finding:
-        found = curve.at(RATE)
-        low, high = interval(found * number, number)
+        tpr = curve.at(RATE)
+        low, high = interval(tpr * number, number)
         return self.finding(
             metric,
-            found,
+            tpr,
             of=1.0,
             low=low,
             high=high,
@@ -125,16 +126,16 @@ class Linkage(Attack):
         )
 
 
-def _some(number: int, rng: np.random.Generator) -> np.ndarray:
+def _sample(number: int, rng: np.random.Generator) -> np.ndarray:
     """Indices of at most :data:`JUDGED`, drawn at random, ascending."""
     return np.sort(rng.permutation(number)[:JUDGED])
 
 
 @dataclass(eq=False)
 class LinkageEvidence:
-    """What was read of one cohort so far.
+    """Evidence from one cohort's answers.
 
-    ``control`` holds groups of outsiders' books; if empty, the cohort's own books stand in.
+    ``control`` holds groups of outsiders' books; if empty, the cohort's own books replace them.
     """
 
     records: Any
@@ -143,13 +144,16 @@ class LinkageEvidence:
     bits: list[SingleBits] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        people, rng = len(self.records), np.random.default_rng(0)
-        self._judged = _some(people, rng)
-        self._groups = [(held, _some(len(held), rng)) for held in self.control]
+        n_individuals, rng = len(self.records), np.random.default_rng(0)
+        self._judged = _sample(n_individuals, rng)
+        self._groups = [(records, _sample(len(records), rng)) for records in self.control]
         if not self.control:
-            self._groups = [(self.records, _some(people, rng))]
-        self._own, self._answered = np.zeros(len(self._judged)), np.zeros(len(self._judged), bool)
-        self._rule, self._most = np.zeros(people), np.zeros(people)
+            self._groups = [(self.records, _sample(n_individuals, rng))]
+        self._matched, self._answered = (
+            np.zeros(len(self._judged)),
+            np.zeros(len(self._judged), bool),
+        )
+        self._rule_epsilon, self._max_epsilon = np.zeros(n_individuals), np.zeros(n_individuals)
         books = sum(len(chosen) for _, chosen in self._groups)
         self._strangers = np.zeros((len(self._judged), books), np.float32)
         if not self.control:
@@ -160,47 +164,49 @@ class LinkageEvidence:
         """Number of outsiders' books that each individual's answers are compared with."""
         return self._strangers.shape[1] - (not self.control)
 
-    def add(self, heard: CohortResponses) -> None:
-        """Read one more query."""
-        asked = heard.answers.asked
-        self._rule[asked] += heard.answers.epsilon * heard.answers.turned
-        self._most[asked] += heard.answers.epsilon * heard.most
+    def add(self, responses: CohortResponses) -> None:
+        """Add the answers to one query."""
+        individuals = responses.answers.individuals
+        self._rule_epsilon[individuals] += (
+            responses.answers.epsilon * responses.answers.bits_per_rule
+        )
+        self._max_epsilon[individuals] += responses.answers.epsilon * responses.max_bits
         self.read += 1
-        answers = heard.answers.of(np.isin(asked, self._judged))
-        if not len(answers.asked):
+        answers = responses.answers.of(np.isin(individuals, self._judged))
+        if not len(answers.individuals):
             return
-        rows = np.searchsorted(self._judged, answers.asked)
-        books = heard.books(self.records, answers.asked)
-        against = [answers.ratios(heard.books(*group)) for group in self._groups]
-        self._own[rows] += answers.own_ratios(books)
+        rows = np.searchsorted(self._judged, answers.individuals)
+        books = responses.books(self.records, answers.individuals)
+        against = [answers.ratios(responses.books(*group)) for group in self._groups]
+        self._matched[rows] += answers.own_ratios(books)
         self._strangers[rows] += np.concatenate(against, axis=1)
         self._answered[rows] = True
         if not answers.drawn:
             self.bits.append(SingleBits.of(answers, books.T.toarray() > 0))
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the individuals who answered: their own books' scores, and the outsiders'."""
-        return self._own[self._answered], self._strangers[self._answered]
+        """Scores of the individuals who answered: of their own books, and of outsiders'."""
+        return self._matched[self._answered], self._strangers[self._answered]
 
     def persons(self) -> dict[str, float]:
-        """Rules that a person holds and the epsilon spent on them: k times one rule's (group privacy), or the bound."""
+        """A person's number of rules and the epsilon spent on them: k times one rule's (group privacy), or the bound."""
         holders = getattr(self.records, "holders", None)
         if holders is None:
             return {}
         rules = np.bincount(holders, minlength=len(self.records))
-        spent = np.minimum(rules * self._rule, self._most)
+        spent = np.minimum(rules * self._rule_epsilon, self._max_epsilon)
         return {
-            f"{what} of a person, {name}": float(of(each[self._most > 0]))
-            for what, each in (("rules", rules), ("epsilon", spent))
-            for name, of in (("median", np.median), ("largest", np.max))
+            f"{what} of a person, {name}": float(statistic(values[self._max_epsilon > 0]))
+            for what, values in (("rules", rules), ("epsilon", spent))
+            for name, statistic in (("median", np.median), ("largest", np.max))
         }
 
     def losses(self) -> dict[str, Any]:
-        """Losses of one rule and of a person, and how many were compared."""
-        rule = float(self._rule.max())
-        told: dict[str, Any] = {
+        """Losses of one rule and of a person, and the numbers compared."""
+        rule = float(self._rule_epsilon.max())
+        losses: dict[str, Any] = {
             "questions read": self.read,
-            "individuals": int((self._most > 0).sum()),
+            "individuals": int((self._max_epsilon > 0).sum()),
             "individuals judged": int(self._answered.sum()),
             "strangers": self.controls,
             "epsilon of one rule": rule,
@@ -208,7 +214,7 @@ class LinkageEvidence:
             **self.persons(),
         }
         if self.controls < 1 / RATE:
-            told["note"] = (
+            losses["note"] = (
                 f"fewer than {round(1 / RATE)} strangers: one in {1 + self.controls} is linked by chance"
             )
-        return told
+        return losses

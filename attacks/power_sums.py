@@ -10,7 +10,7 @@ import numpy as np
 
 from privfed.errors import InputError
 
-REAL = 1e-6  #: Roots whose imaginary part is below this share of the numbers' size are real
+REAL = 1e-6  #: Roots whose imaginary part is below this fraction of the numbers' size are real
 
 
 def coefficients(sums: np.ndarray) -> np.ndarray:
@@ -32,8 +32,8 @@ def coefficients(sums: np.ndarray) -> np.ndarray:
 def values(sums: np.ndarray) -> np.ndarray | None:
     """The n real numbers, ascending, whose power sums of orders 1 to n are given; None if there are none.
 
-    They are centred and scaled first, for the roots of a polynomial are sensitive; beyond ten numbers or so
-    the rounding of the sums drowns them. InputError for no sums, or some that are not finite.
+    They are centred and scaled first, for the roots of a polynomial are sensitive; beyond about ten numbers
+    the rounding of the sums prevents a solution. InputError for no sums, or some that are not finite.
     """
     known = np.asarray(sums, dtype=float)
     if known.ndim != 1 or not len(known) or not np.isfinite(known).all():
@@ -51,11 +51,11 @@ def values(sums: np.ndarray) -> np.ndarray | None:
 
 def _shifted(sums: np.ndarray, mean: float) -> np.ndarray:
     """Power sums of the numbers less their mean (binomial theorem)."""
-    whole = np.concatenate([[len(sums)], sums])
+    moments = np.concatenate([[len(sums)], sums])
     return np.array(
         [
             sum(
-                math.comb(order, power) * (-mean) ** (order - power) * whole[power]
+                math.comb(order, power) * (-mean) ** (order - power) * moments[power]
                 for power in range(order + 1)
             )
             for order in range(1, len(sums) + 1)

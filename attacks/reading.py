@@ -1,4 +1,4 @@
-"""Reading transcripts of other programs: what cannot be read is left out and counted."""
+"""Reading transcripts of other programs: unreadable releases are left out and counted."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,13 +38,13 @@ def well_formed(
 
 
 def _well_formed(entry: TranscriptEntry, schema: Any) -> TranscriptEntry | None:
-    asked, parts = question_of(entry), sound_parts(entry)
-    if asked is None:
+    query, parts = question_of(entry), sound_parts(entry)
+    if query is None:
         return None
     parts = {n: p for n, p in parts.items() if p.mask is None or p.mask.shape == p.units.shape}
     if schema is not None:
         try:
-            declared = asked.parts(schema)
+            declared = query.parts(schema)
         except PrivfedError:  # written for another schema
             return None
         parts = {
@@ -59,9 +59,9 @@ def _well_formed(entry: TranscriptEntry, schema: Any) -> TranscriptEntry | None:
 
 @contextmanager
 def formed(name: str, known: object) -> Iterator[None]:
-    """Explain in one sentence why an answer of odd shape cannot be read without a schema.
+    """Explain in one sentence why an answer of unexpected shape cannot be read without a schema.
 
-    Raises InputError if nothing is `known` by which odd answers were left out, and an answer has not its query's form.
+    Raises InputError if no schema is `known` to leave such answers out, and an answer has not its query's form.
     """
     try:
         yield

@@ -28,25 +28,25 @@ from privfed.attacks.fuzzy import (
     prefixes,
     renamed,
 )
-from privfed.attacks.ledger_rows import divided, integer_points
+from privfed.attacks.ledger_rows import as_table, integer_points
 from privfed.attacks.reading import formed, well_formed
-from privfed.attacks.verbatim import DRAWS, made_up, own_and_others, severity
+from privfed.attacks.verbatim import DRAWS, own_and_others, severity, synthetic_records
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 DOMAIN = 300_000  #: Most vectors of a domain that are enumerated
-ROUNDS = 1000  #: Most rounds of claiming and taking out
+ROUNDS = 1000  #: Most rounds of claiming records and subtracting them
 
 
 class Recovery(Attack):
     """Recovers whole records from leaf equations.
 
-    Leaves of one record are read off, taken out of all other leaves, and so on; then nodes of few
+    Records alone in a leaf are claimed and subtracted from all other leaves, repeatedly; then nodes of few
     records are diagonalised jointly; then, if every feature is an integer or a category, leaves are
     searched over the domain.
 
-    A record counts as recovered when every feature (scaled and clipped as the tree does) and the
-    target are right to 1e-4 of their range. The baseline holds the same claims against as many records that are
-    drawn: of other clients', and made up in the columns' shapes, whichever gives more.
+    A record counts as recovered if every feature (scaled and clipped as by the tree) and the
+    target are correct to 1e-4 of their range. The baseline compares the same claims with as many drawn records:
+    other clients', and synthetic ones in the columns' shapes, whichever gives more.
     """
 
     name: ClassVar[str] = "recovery"
@@ -64,9 +64,9 @@ class Recovery(Attack):
             return []
         deadline, read = self.deadline(), 0
         claims = {}
-        for place in deadline.range(len(entries)):
+        for index in deadline.range(len(entries)):
             with formed(self.name, schema is not None or truth):
-                claims[entries[place]] = self.claims(entries[place], schema, deadline=deadline)
+                claims[entries[index]] = self.claims(entries[index], schema, deadline=deadline)
             read += not deadline.over
         partial = deadline.partial(read, len(entries), "releases")
         if truth is None:
@@ -80,12 +80,12 @@ class Recovery(Attack):
         *,
         deadline: Deadline | None = None,
     ) -> list[ReconstructedRecord]:
-        """The records that one client's leaf equations give away."""
+        """The records that one client's leaf equations disclose."""
         deadline = deadline or self.deadline()
         equations = read(entry)
         if equations is None:
             return []
-        paths = [entry.query["nodes"][number] for number in _heard(entry)]
+        paths = [entry.query["nodes"][number] for number in _readable_leaves(entry)]
         claims, equations = _peel(equations, paths, deadline)
         enumerated = _domain(equations, schema, entry.query["features"])
         if enumerated is not None:
@@ -99,12 +99,12 @@ class Recovery(Attack):
     def _unscored(
         self, claims: dict[TranscriptEntry, list[ReconstructedRecord]], partial: str
     ) -> Finding:
-        found = sum(len(of) for of in claims.values())
+        n_claims = sum(len(group) for group in claims.values())
         return self.finding(
             "records claimed",
-            found,
+            n_claims,
             releases=(LEAVES,),
-            severity="breach" if found else "none",
+            severity="breach" if n_claims else "none",
             detail=_methods(claims),
             simulation=False,
             partial=partial,
@@ -118,24 +118,27 @@ class Recovery(Attack):
         partial: str,
     ) -> Finding:
         attacked = [client for client in dict.fromkeys(e.client for e in claims) if client in truth]
-        rng, right, chance = np.random.default_rng(0), 0, np.zeros(DRAWS)
+        rng, right, by_chance = np.random.default_rng(0), 0, np.zeros(DRAWS)
         for client in attacked:
-            of = [each for each in claims.items() if each[0].client == client]
-            own, others = own_and_others(truth, client)
-            hits = _hits(of, truth[client], schema)
+            group = [item for item in claims.items() if item[0].client == client]
+            records, others = own_and_others(truth, client)
+            hits = _hits(group, truth[client], schema)
             right += hits
             for draw in range(DRAWS if hits else 0):
-                drawn = (divided(truth[client], rows) for rows in made_up(own, others, rng))
-                chance[draw] += max(_hits(of, table, schema) for table in drawn)
+                drawn = (
+                    as_table(truth[client], rows)
+                    for rows in synthetic_records(records, others, rng)
+                )
+                by_chance[draw] += max(_hits(group, table, schema) for table in drawn)
         total = sum(len(truth[client].x) for client in attacked)
-        detail = {"claimed": sum(len(of) for of in claims.values()), **_methods(claims)}
+        detail = {"claimed": sum(len(group) for group in claims.values()), **_methods(claims)}
         return self.finding(
             "records recovered exactly",
             right,
             of=total,
-            baseline=float(chance.mean()),
+            baseline=float(by_chance.mean()),
             releases=(LEAVES,),
-            severity="none" if severity(right, chance, 0) == Severity.NONE else "breach",
+            severity="none" if severity(right, by_chance, 0) == Severity.NONE else "breach",
             detail={**detail, "precision": PRECISION},
             partial=partial,
         )
@@ -144,19 +147,19 @@ class Recovery(Attack):
 def read(entry: TranscriptEntry) -> NormalEquations | None:
     """A release's equations; None if noisy or withheld.
 
-    Suppressed leaves are left out, and those whose path uses a feature that the equations lack:
-    there a claimed record's activation is unknown.
+    Suppressed leaves are left out, and those whose path uses a feature missing from the equations:
+    a claimed record's activation is unknown there.
     """
     parts = exact_parts(entry)
     if not {"gram", "moment"} <= set(parts):
         return None
-    heard, leaves = _heard(entry), _leaves(entry)
-    if not heard:
+    readable, leaves = _readable_leaves(entry), _leaves(entry)
+    if not readable:
         return None
-    gram, moment = (np.asarray(parts[name].values.data)[heard] for name in ("gram", "moment"))
+    gram, moment = (np.asarray(parts[name].values.data)[readable] for name in ("gram", "moment"))
     records = np.maximum(gram[:, 0, 0], 8.0)
     return NormalEquations(
-        tuple(leaf for leaf in (leaves[number] for number in heard) if leaf is not None),
+        tuple(leaf for leaf in (leaves[number] for number in readable) if leaf is not None),
         _geometry(entry),
         gram,
         moment,
@@ -170,15 +173,15 @@ def _geometry(entry: TranscriptEntry) -> Geometry:
 
 
 def _leaves(entry: TranscriptEntry) -> list[Cell | None]:
-    """The leaves by those features; None for leaves that use others."""
+    """The leaves by the equations' features; None for leaves that use others."""
     return [renamed(leaf, entry.query["features"]) for leaf in cells(entry.query["nodes"])]
 
 
-def _heard(entry: TranscriptEntry) -> list[int]:
+def _readable_leaves(entry: TranscriptEntry) -> list[int]:
     """Indices of the leaves that can be attacked."""
     moment, gram = (np.ma.getmaskarray(entry.release[name]) for name in ("moment", "gram"))
-    silent = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
-    return [n for n, leaf in enumerate(_leaves(entry)) if leaf is not None and not silent[n]]
+    withheld = np.asarray(moment.any(axis=1) | gram.any(axis=(1, 2)))
+    return [n for n, leaf in enumerate(_leaves(entry)) if leaf is not None and not withheld[n]]
 
 
 def _peel(
@@ -200,13 +203,13 @@ def _small_group(
     equations: NormalEquations, nodes: list[list[int]], deadline: Deadline
 ) -> list[ReconstructedRecord]:
     groups = small_groups(equations, nodes)
-    return distinct(few_records(equations, groups[at]) for at in deadline.range(len(groups)))
+    return distinct(few_records(equations, groups[index]) for index in deadline.range(len(groups)))
 
 
 def _domain(
     equations: NormalEquations, schema: PublicSchema | None, features: Sequence[int]
 ) -> np.ndarray | None:
-    """Every row that a record can have; None if a feature is continuous or there are too many."""
+    """Every possible row; None if a feature is continuous or there are too many."""
     if schema is None:
         return None
     points = integer_points([schema.features[feature] for feature in features], DOMAIN)
@@ -221,12 +224,12 @@ def _hits(
     table: Table,
     schema: PublicSchema | None,
 ) -> int:
-    """How many records of a table some claim is right about; each counts once, however many releases give it."""
+    """Count the records of a table that some claim matches, each once."""
     hit, target = np.zeros(len(table.x), bool), centred_target(table, schema)
-    for entry, of in claims:
-        if of:
+    for entry, group in claims:
+        if group:
             known = _geometry(entry).unit(table.x[:, list(entry.query["features"])]) - 0.5
-            claimed = np.array([claim.coordinates for claim in of])
+            claimed = np.array([claim.coordinates for claim in group])
             if target is None:
                 claimed = claimed[:, :-1]
             else:
@@ -236,5 +239,5 @@ def _hits(
 
 
 def _methods(claims: dict[TranscriptEntry, list[ReconstructedRecord]]) -> dict[str, int]:
-    named = [claim.method for of in claims.values() for claim in of]
+    named = [claim.method for group in claims.values() for claim in group]
     return {f"claimed by {method}": named.count(method) for method in sorted(set(named))}

@@ -1,8 +1,8 @@
 """ROC curves: empirical ones, and the best attacker's in closed form; exact bounds on a rate.
 
 The best attacker knows every other record, what the record adds and the noise's distribution, and
-decides by likelihood ratio (Neyman and Pearson 1933). Ties are broken by a coin, so that a rate is
-met exactly, on integers too.
+decides by likelihood ratio (Neyman and Pearson 1933). Ties are broken at random, so that a rate is
+attained exactly, on integers too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from privfed.errors import InputError
 from privfed.privacy.laws import Law
 
 RATES = (0.001, 0.01, 0.1)  #: FPR at which findings state the TPR
-FOUND_AT = "found at false positives of"  #: Under this name findings hold those rates
-#: Bounds of so many counts at once, of so few trials, are looked up.
+FOUND_AT = "found at false positives of"  #: Key of those rates in a finding's detail
+#: Bounds of at least this many counts, of at most this many trials, are tabulated.
 FEW, TABLED = 32, 10_000
-REACH = 40  #: Deviations of noise beyond which outputs are left aside, each side
+REACH = 40  #: Standard deviations of noise beyond which outputs are ignored, each side
 
 
 @dataclass(frozen=True)
@@ -36,26 +36,26 @@ class RocCurve:
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
-        """Of scores, larger for members, ties by a coin; InputError for no score on one side, or one that is NaN."""
-        told = [np.asarray(scores, dtype=float) for scores in (members, others)]
-        if not all(len(scores) and not np.isnan(scores).any() for scores in told):
+        """From scores, larger for members, ties at random; InputError for no score on one side, or a NaN."""
+        both = [np.asarray(scores, dtype=float) for scores in (members, others)]
+        if not all(len(scores) and not np.isnan(scores).any() for scores in both):
             raise InputError("rates need scores of members and of others, none of them NaN")
-        levels = np.unique(np.concatenate(told))[::-1]
+        levels = np.unique(np.concatenate(both))[::-1]
         weights = [
-            np.bincount(np.searchsorted(-levels, -scores), minlength=len(levels)) for scores in told
+            np.bincount(np.searchsorted(-levels, -scores), minlength=len(levels)) for scores in both
         ]
         return cls.of_masses(*weights)
 
     @classmethod
     def of_masses(cls, members: np.ndarray, others: np.ndarray) -> RocCurve:
-        """Of probabilities, or counts, of the same outcomes, the most telling first; shape (outcomes,) each.
+        """From probabilities, or counts, of the same outcomes, by falling likelihood ratio; shape (outcomes,) each.
 
-        Counts add up without rounding, so that a step which lies at a rate of 1 % lies at 0.01.
+        Counts add up without rounding, so that a step at a rate of 1 % lies at 0.01 exactly.
         """
-        told = (
+        rates = (
             np.concatenate([[0.0], np.cumsum(mass) / np.sum(mass)]) for mass in (others, members)
         )
-        return cls(*told)
+        return cls(*rates)
 
     def at(self, rate: float) -> float:
         """TPR at this FPR."""
@@ -74,14 +74,15 @@ class RocCurve:
 
 def mean_points(curves: Sequence[RocCurve], weights: Sequence[float]) -> dict[str, float]:
     """Means of several curves' :attr:`RocCurve.points`."""
-    each = [curve.points for curve in curves]
+    points = [curve.points for curve in curves]
     return {
-        name: float(np.average([own[name] for own in each], weights=weights)) for name in each[0]
+        name: float(np.average([values[name] for values in points], weights=weights))
+        for name in points[0]
     }
 
 
 def exposure(members: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The false positive rate at which each member is found, itself counted among others.
+    """False positive rate at which each member is found, counting itself among others.
 
     Args:
         members: scores, shape (members,).
@@ -97,7 +98,7 @@ def exposure(members: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.asarray((1 + above) / (1 + len(others)))
 
 
-def gaussian_found(mu: float, rate: float) -> float:
+def gaussian_tpr(mu: float, rate: float) -> float:
     """TPR at FPR ``rate`` against Gaussian noise: Phi(Phi^-1(rate) + mu).
 
     mu is the square root of the sum over cells of (what the record adds / noise std)^2.
@@ -105,33 +106,33 @@ def gaussian_found(mu: float, rate: float) -> float:
     return float(ndtr(ndtri(rate) + mu))
 
 
-def gaussian_area(mu: float) -> float:
+def gaussian_auc(mu: float) -> float:
     """Area under the curve against Gaussian noise: Phi(mu / sqrt 2)."""
     return float(ndtr(mu / math.sqrt(2)))
 
 
-def area_chance(
-    area: float, members: int, outsiders: int, std: float = 0.0, freedom: float = math.inf
+def auc_p_value(
+    roc_auc: float, members: int, outsiders: int, std: float = 0.0, freedom: float = math.inf
 ) -> float:
-    """Probability of so large an area under the curve where scores tell nothing, nearly.
+    """Approximate p-value of an AUC, if scores are independent of membership.
 
-    By the deviation under chance, sqrt((n + m + 1) / (12 n m)) (Mann and Whitney 1947), which is not 0 where all pairs
-    are told apart, and half a pair for continuity; never below 1 / C(n + m, n), the probability that all are.
+    By the std under the null, sqrt((n + m + 1) / (12 n m)) (Mann and Whitney 1947), which is not 0 for perfect
+    separation, and half a pair for continuity; never below 1 / C(n + m, n), the probability of perfect separation.
 
     Args:
-        area: the area found.
+        roc_auc: the observed AUC.
         members, outsiders: independent scores, n and m.
-        std: the area's deviation if that is known to be larger, as where clients' scores share draws of noise.
+        std: of the AUC, if known to be larger, such as for clients' scores that share draws of noise.
         freedom: degrees of freedom behind ``std``, of Student's t.
     """
     std = max(std, math.sqrt((members + outsiders + 1) / (12 * members * outsiders)))
     all_apart = math.exp(math.log(members + outsiders + 1) + betaln(members + 1, outsiders + 1))
     half_a_pair = 0.5 / (members * outsiders)
-    return max(float(stdtr(freedom, (0.5 - area + half_a_pair) / std)), all_apart)
+    return max(float(stdtr(freedom, (0.5 - roc_auc + half_a_pair) / std)), all_apart)
 
 
 def discrete(law: Law, shift: int) -> RocCurve:
-    """The best test's ROC curve on one integer with noise of a law, which a record moves by `shift` grid units.
+    """The best test's ROC curve on one integer with noise of a law, which a record shifts by `shift` grid units.
 
     Raises:
         InputError: the law's noise is not added to numbers.
@@ -143,9 +144,9 @@ def discrete(law: Law, shift: int) -> RocCurve:
     moved, still = points - abs(shift), points
     with np.errstate(invalid="ignore"):
         ratio = np.round(law.log_ratio(moved, still), 9)
-    levels, place = np.unique(-ratio, return_inverse=True)
+    levels, index = np.unique(-ratio, return_inverse=True)
     masses = (
-        np.bincount(place, np.exp(law.log_mass(each)), len(levels)) for each in (moved, still)
+        np.bincount(index, np.exp(law.log_mass(outputs)), len(levels)) for outputs in (moved, still)
     )
     return RocCurve.of_masses(*masses)
 
@@ -167,15 +168,15 @@ def at_least(hits: ArrayLike, trials: ArrayLike, alpha: float) -> Any:
 def at_most(hits: ArrayLike, trials: ArrayLike, alpha: float) -> Any:
     """The upper bound of :func:`clopper_pearson` alone."""
     k, n = _counts(hits, trials, alpha)
-    whole = k.astype(int)
-    if np.ndim(trials) == 0 and k.size >= FEW and n.flat[0] <= TABLED and (whole == k).all():
-        return _upper_bounds(int(n.flat[0]), float(alpha))[whole]
+    integers = k.astype(int)
+    if np.ndim(trials) == 0 and k.size >= FEW and n.flat[0] <= TABLED and (integers == k).all():
+        return _upper_bounds(int(n.flat[0]), float(alpha))[integers]
     return np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - alpha), 1.0)
 
 
 @lru_cache(maxsize=64)
 def _upper_bounds(trials: int, alpha: float) -> np.ndarray:
-    """:func:`at_most` of 0 to all trials: audits ask it of the same trials thousands of times."""
+    """:func:`at_most` of 0 to all trials: audits call it for the same trials thousands of times."""
     hits = np.arange(trials)
     return np.append(betaincinv(hits + 1, trials - hits, 1 - alpha), 1.0)
 
@@ -197,6 +198,6 @@ def interval(hits: float, trials: int) -> tuple[float, float]:
 
 
 def check_fraction(name: str, value: float) -> None:
-    """Refuse what lies outside (0, 1)."""
+    """Raise InputError outside (0, 1)."""
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1; write for example 0.05")

@@ -3,7 +3,7 @@
 Shadows are trained on random parts of the attacker's records. LiRA: Carlini et al. 2022,
 "Membership inference attacks from first principles", Algorithm 1 and Section VI. RMIA: Zarifzadeh,
 Liu and Shokri 2024, "Low-cost high-power membership inference attacks", Section 3. Without shadows the
-same scores are held to their quantiles among public records: Bertran et al. 2023, "Scalable membership
+same scores are compared with their quantiles among public records: Bertran et al. 2023, "Scalable membership
 inference attacks via quantile regression". Regressors are scored by a log density of the residual.
 """
 
@@ -19,28 +19,28 @@ from sklearn.ensemble import RandomForestRegressor
 
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import FOUND_AT, RocCurve, area_chance, clopper_pearson, exposure
+from privfed.attacks.roc import FOUND_AT, RocCurve, auc_p_value, clopper_pearson, exposure
 from privfed.errors import InputError, unknown
 
-#: Trains a model: features and outcomes in, something that predicts out.
+#: Trains a model: takes features and outcomes, returns a fitted model.
 Train = Callable[[np.ndarray, np.ndarray], Any]
-#: How a record is judged; offline ones never train on it.
+#: How a record is scored; offline methods never train on it.
 Way = Literal["lira", "lira-offline", "rmia", "rmia-offline"]
 WAYS: tuple[Way, ...] = ("lira", "lira-offline", "rmia", "rmia-offline")
 QUESTION = "Can a reader of the model alone tell which records trained it?"
-#: A probability is kept this far from 0 and 1 before its odds are taken: a forest of 100 trees votes in
-#: steps of a hundredth, and what it votes all but unanimously says no more.
+#: Probabilities are clipped this far from 0 and 1 before the log odds: a forest of 100 trees votes in
+#: steps of a hundredth, and nearly unanimous votes differ by rounding alone.
 CLIPPED = 5e-3
-OWN = 32  #: Fewest shadows of a record that a deviation of its own is measured from
-#: How far RMIA's mean over shadows without a record is drawn to 1, for those with it (Equation 10).
+OWN = 32  #: Fewest shadows for a standard deviation by record
+#: Shrinkage to 1 of RMIA's mean over shadows without a record, for those with it (Equation 10).
 OFFLINE = 0.3
-PUBLIC = 20  #: Fewest public records that teach which scores are usual
-FOLDS, TREES = 5, 50  #: Of the regression that learns them
-RATE = 0.01  #: False positives at which findings state the rate
+PUBLIC = 20  #: Fewest public records for the quantile regression
+FOLDS, TREES = 5, 50  #: Folds, and trees of the regression
+RATE = 0.01  #: FPR at which findings state the TPR
 
 
 def model_scores(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """How well a model knows each record: its score, near normal over models, shape (records,).
+    """Score of each record under a model, approximately normal over models, shape (records,).
 
     Classifiers: the log odds of the record's own class (logit scaling, Carlini et al. 2022, Section
     VI-B). Regressors: minus the absolute residual, in standard deviations of the outcomes (a
@@ -56,12 +56,12 @@ def model_scores(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     if hasattr(model, "predict_proba"):
         classes = np.asarray(model.classes_)
-        place = np.searchsorted(classes, y)
-        if (classes[np.minimum(place, len(classes) - 1)] != y).any():
+        index = np.searchsorted(classes, y)
+        if (classes[np.minimum(index, len(classes) - 1)] != y).any():
             raise InputError("some outcomes are none of the model's classes")
-        own = np.asarray(model.predict_proba(x), dtype=float)[np.arange(len(y)), place]
-        own = np.clip(own, CLIPPED, 1 - CLIPPED)
-        scores = np.log(own) - np.log1p(-own)
+        probability = np.asarray(model.predict_proba(x), dtype=float)[np.arange(len(y)), index]
+        probability = np.clip(probability, CLIPPED, 1 - CLIPPED)
+        scores = np.log(probability) - np.log1p(-probability)
     else:
         size = float(np.std(y)) or 1.0
         scores = -np.abs(np.asarray(model.predict(x), dtype=float) - y) / size
@@ -72,7 +72,7 @@ def model_scores(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Shadows:
-    """Shadow models' scores, and which learnt from which record; shape (shadows, records)."""
+    """Shadow models' scores, and which were trained on which record; shape (shadows, records)."""
 
     scores: np.ndarray
     inside: np.ndarray
@@ -95,15 +95,15 @@ def shadows(
 ) -> Shadows:
     """Train shadow models, each on all but one of a few random parts of the records.
 
-    Halves tell most; more parts come nearer to a target that learnt from most of what is known.
+    Halves have the most power; more parts are nearer to a target trained on most of the known records.
 
     Args:
         train: trains one, such as ``lambda x, y: clone(model).fit(x, y)``.
         x: features, shape (records, features).
         y: outcomes, shape (records,).
-        number: how many, a multiple of the parts.
+        number: number of shadows, a multiple of the parts.
         seed: draws the parts.
-        time_limit: seconds after which no further division is begun.
+        time_limit: seconds after which no further partition is begun.
         parts: number of parts, each left out by one shadow in turn.
 
     Raises:
@@ -118,11 +118,11 @@ def shadows(
     rng, deadline = np.random.default_rng(seed), Deadline(time_limit)
     scores, inside = [], []
     for _ in deadline.range(number // parts):
-        place = rng.permutation(len(x)) * parts // len(x)
+        part = rng.permutation(len(x)) * parts // len(x)
         for left_out in reversed(range(parts)):
-            mine = place != left_out
-            scores.append(model_scores(train(x[mine], y[mine]), x=x, y=y))
-            inside.append(mine)
+            training = part != left_out
+            scores.append(model_scores(train(x[training], y[training]), x=x, y=y))
+            inside.append(training)
     if len(scores) < 2 * parts:
         raise InputError(
             f"no {2 * parts} shadows could be trained in {time_limit:g} s; give a longer time_limit"
@@ -166,25 +166,25 @@ def membership_scores(target: np.ndarray, known: Shadows, *, way: Way = "lira") 
 def _lira(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
     """ln N(target; with) - ln N(target; without), of one std; offline -ln P(N(without) > target).
 
-    One std for both sides, which 64 shadows cannot tell apart.
+    One std for both sides, whose difference 64 shadows cannot estimate.
     """
     outside = np.ma.MaskedArray(known.scores, known.inside)
     inside = np.ma.MaskedArray(known.scores, ~known.inside)
-    without, held = np.asarray(outside.mean(axis=0)), np.asarray(inside.mean(axis=0).filled(0.0))
+    mu_out, mu_in = np.asarray(outside.mean(axis=0)), np.asarray(inside.mean(axis=0).filled(0.0))
     variance = np.asarray(outside.var(axis=0))
     if not offline:
         variance = (variance + np.asarray(inside.var(axis=0))) / 2
     if len(known.scores) < OWN:
         variance = np.full_like(variance, variance.mean())
-    deviation = np.sqrt(np.maximum(variance, 1e-12))
+    std = np.sqrt(np.maximum(variance, 1e-12))
     if offline:
-        return np.asarray(-log_ndtr((without - target) / deviation))
-    return np.asarray((held - without) * (target - (held + without) / 2) / deviation**2)
+        return np.asarray(-log_ndtr((mu_out - target) / std))
+    return np.asarray((mu_in - mu_out) * (target - (mu_in + mu_out) / 2) / std**2)
 
 
 def _rmia(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
     """Fraction of other records z with p(x) / mean p(x) at least p(z) / mean p(z) (Equation 3)."""
-    log_target, log_known = _log_chance(target), _log_chance(known.scores)
+    log_target, log_known = _log_probability(target), _log_probability(known.scores)
     out = np.where(known.inside, -np.inf, log_known)
     mean_out = logsumexp(out, axis=0) - np.log((~known.inside).sum(axis=0))
     if offline:
@@ -197,23 +197,23 @@ def _rmia(target: np.ndarray, known: Shadows, *, offline: bool) -> np.ndarray:
     return np.asarray(np.searchsorted(np.sort(ratio), ratio, side="right") / len(ratio))
 
 
-def _log_chance(scores: np.ndarray) -> np.ndarray:
+def _log_probability(scores: np.ndarray) -> np.ndarray:
     return np.asarray(-np.logaddexp(0.0, -scores))
 
 
 def quantiles(
     target: np.ndarray, *, x: np.ndarray, member: np.ndarray, seed: int = 0
 ) -> np.ndarray:
-    """How far each record's score lies above what is expected of a record like it that was not learnt from.
+    """Standardised residual of each record's score from that expected of a similar non-member.
 
-    Records are divided at random into :data:`FOLDS`. Those of one are judged by what the others' public records
-    teach: the residual from a regression forest of the score on the record, over its mean size. So members and
-    others of a fold are judged alike, and a model that learnt from none tells none apart.
+    Records are split at random into :data:`FOLDS`. Those of one are scored by a regression forest of the score on
+    the record, fitted to the other folds' public records: the residual over its mean size. So members and others
+    of a fold are scored alike, and for a model trained on none of them the scores are exchangeable.
 
     Args:
         target: the model's scores of the records, shape (records,); see :func:`model_scores`.
-        x: what the attacker knows of each record, outcome included; float, shape (records, columns).
-        member: which are in question; the others are public. Bool, shape (records,).
+        x: the attacker's knowledge of each record, outcome included; float, shape (records, columns).
+        member: records in question; the others are public. Bool, shape (records,).
         seed: draws the folds.
 
     Raises:
@@ -224,17 +224,17 @@ def quantiles(
         raise InputError(
             f"{public.sum()} public records teach no quantiles; hold {PUBLIC} at least out"
         )
-    rng, judged = np.random.default_rng(seed), np.empty(len(target))
+    rng, scores = np.random.default_rng(seed), np.empty(len(target))
     fold = np.empty(len(target), int)
     for group in (np.flatnonzero(public), np.flatnonzero(~public)):
         fold[rng.permutation(group)] = np.arange(len(group)) % FOLDS
-    for own in (fold == place for place in range(FOLDS)):
-        taught = public & ~own
+    for test in (fold == number for number in range(FOLDS)):
+        train = public & ~test
         forest = RandomForestRegressor(TREES, min_samples_leaf=5, oob_score=True, random_state=seed)
-        forest.fit(x[taught], target[taught])
-        size = float(np.abs(target[taught] - forest.oob_prediction_).mean())
-        judged[own] = (target[own] - forest.predict(x[own])) / max(size, 1e-12)
-    return judged
+        forest.fit(x[train], target[train])
+        size = float(np.abs(target[train] - forest.oob_prediction_).mean())
+        scores[test] = (target[test] - forest.predict(x[test])) / max(size, 1e-12)
+    return scores
 
 
 def read_model(
@@ -246,14 +246,14 @@ def read_model(
     known: Shadows,
     way: Way = "lira",
 ) -> Finding:
-    """Tell a model's training records from others by its scores of them.
+    """Distinguish a model's training records from others by its scores of them.
 
-    In ``exposed`` they stand together, in their order, under no owner's name.
+    In ``exposed`` they are listed in order under an empty owner's name.
 
     Args:
         model: the target; see :func:`model_scores`.
         x, y: the records in question, which the shadows are of as well.
-        member: which ones it learnt from, for scoring only; bool, shape (records,).
+        member: training records, for scoring only; bool, shape (records,).
         known: shadow models.
         way: see :func:`membership_scores`.
 
@@ -270,22 +270,22 @@ def read_model(
     return told_apart(score, truth, way, {"shadows": len(known.scores)})
 
 
-def told_apart(score: np.ndarray, truth: np.ndarray, way: str, told: Mapping[str, Any]) -> Finding:
-    """The finding of a way to read a model; see :func:`read_model`.
+def told_apart(score: np.ndarray, truth: np.ndarray, way: str, extra: Mapping[str, Any]) -> Finding:
+    """The finding of an attack on a model; see :func:`read_model`.
 
     Args:
         score: larger for likelier members, shape (records,).
-        truth: which are members; bool, shape (records,).
-        way: the end of the attack's name.
-        told: further figures.
+        truth: whether members; bool, shape (records,).
+        way: suffix of the attack's name.
+        extra: further detail.
     """
     curve = RocCurve.of(score[truth], score[~truth])
     number, others = int(truth.sum()), int((~truth).sum())
-    found = curve.at(RATE)
-    low, _ = clopper_pearson(np.floor(found * number), number, 0.025)
+    tpr = curve.at(RATE)
+    low, _ = clopper_pearson(np.floor(tpr * number), number, 0.025)
     detail: dict[str, Any] = {
-        **told,
-        "members found at 1 % false positives": found,
+        **extra,
+        "members found at 1 % false positives": tpr,
         FOUND_AT: curve.points,
         "members": number,
         "others": others,
@@ -298,7 +298,7 @@ def told_apart(score: np.ndarray, truth: np.ndarray, way: str, told: Mapping[str
         curve.auc,
         low=max(0.0, curve.auc - float(half)),
         high=min(1.0, curve.auc + float(half)),
-        chance=area_chance(curve.auc, number, others),
+        chance=auc_p_value(curve.auc, number, others),
         severity="some" if curve.auc - half > 0.5 and float(low) > 0 else "none",
         detail=detail,
         exposed={"": exposure(score[truth], score[~truth])},
@@ -306,16 +306,16 @@ def told_apart(score: np.ndarray, truth: np.ndarray, way: str, told: Mapping[str
 
 
 def not_read(way: str, why: str) -> Finding:
-    """The finding of a way that was not tried."""
+    """The finding of an attack that was not run."""
     return _finding(way, 0.5, low=0.0, high=1.0, partial=why)
 
 
-def _finding(way: str, area: float, **figures: Any) -> Finding:
+def _finding(way: str, roc_auc: float, **figures: Any) -> Finding:
     return Finding(
         f"model reader {way}",
         QUESTION,
         "share of pairs of a used and an unused record told apart by the model",
-        area,
+        roc_auc,
         of=1.0,
         baseline=0.5,
         measure="area",

@@ -1,8 +1,8 @@
-"""Raw values that a forest's quantile sketches give away: verbatim, and by least squares.
+"""Raw values disclosed by a forest's quantile sketches: verbatim, and by least squares.
 
 A sketch of a node gives the values at the ranks 0, 1/Q, ..., 1. Order statistics are raw values.
-Interpolated ones are weighted means of two neighbours in order, with weights that follow from the
-number of records alone: with no fewer levels than records the system has full rank, and least
+Interpolated ones are weighted means of two adjacent order statistics, with weights that follow from the
+number of records alone: with at least as many levels as records the system has full rank, and least
 squares gives every value. The number of records is the sum of any feature's bins.
 """
 
@@ -17,12 +17,12 @@ from privfed.attacks.base import Attack, PublicSchema, Truth
 from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.reading import well_formed
-from privfed.attacks.verbatim import DRAWS, more_draws, severity, sources
+from privfed.attacks.verbatim import DRAWS, generators, n_draws, severity
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.leaks.shape import Shape
 
 SKETCHES, BINS = "forest.sketches", "forest.bins"
-#: Two numbers are one value when they differ by less than this share of the column's range.
+#: Two numbers are equal if they differ by less than this fraction of the column's range.
 NEAR = 1e-5
 
 
@@ -30,35 +30,35 @@ NEAR = 1e-5
 class ClientSketches:
     """By feature, ascending: one client's sketched values, and these with the solved ones."""
 
-    told: Mapping[int, np.ndarray]
+    sketched: Mapping[int, np.ndarray]
     solved: Mapping[int, np.ndarray]
 
 
 def read_sketches(transcript: Transcript, deadline: Deadline) -> ClientSketches:
     """Read one client's transcript, until the time is up."""
-    told: dict[int, list[np.ndarray]] = {}
+    sketched: dict[int, list[np.ndarray]] = {}
     solved: dict[int, list[np.ndarray]] = {}
-    for sketch, bins in in_turn(transcript):
+    for sketch, bins in with_bins(transcript):
         if deadline.over:
             break
         features, knots, shown = pairs_of(sketch)
         for feature in np.unique(features):
-            own = features == feature
-            told.setdefault(int(feature), []).append(knots[own][shown[own]])
+            mask = features == feature
+            sketched.setdefault(int(feature), []).append(knots[mask][shown[mask]])
         if sketch.query["interpolate"] and bins is not None:
             counts = counts_of(bins)
             for feature, values in _solutions(
                 features, knots, np.where(shown.all(axis=1), counts, -1)
             ):
                 solved.setdefault(feature, []).append(values)
-    both = {feature: [*told[feature], *solved.get(feature, [])] for feature in told}
+    both = {feature: [*sketched[feature], *solved.get(feature, [])] for feature in sketched}
     return ClientSketches(
-        *({f: np.unique(np.concatenate(v)) for f, v in each.items()} for each in (told, both))
+        *({f: np.unique(np.concatenate(v)) for f, v in by.items()} for by in (sketched, both))
     )
 
 
-def in_turn(transcript: Transcript) -> Iterator[tuple[TranscriptEntry, TranscriptEntry | None]]:
-    """Each sketch with the next bins of the same nodes, or None."""
+def with_bins(transcript: Transcript) -> Iterator[tuple[TranscriptEntry, TranscriptEntry | None]]:
+    """Yield each sketch with the next bins of the same nodes, or None."""
     entries = [entry for entry in transcript if entry.kind in (SKETCHES, BINS)]
     for entry, following in zip(entries, [*entries[1:], None], strict=False):
         if entry.kind == SKETCHES and "knots" in entry.release and len(entry.release["knots"]):
@@ -67,10 +67,10 @@ def in_turn(transcript: Transcript) -> Iterator[tuple[TranscriptEntry, Transcrip
 
 
 def _same(sketch: TranscriptEntry, bins: TranscriptEntry) -> bool:
-    one, other = sketch.query["level"], bins.query["level"]
+    first, second = sketch.query["level"], bins.query["level"]
     return bool(
-        np.array_equal(one["nodes"], other["nodes"])
-        and np.array_equal(one["numeric"]["features"], other["numeric"]["features"])
+        np.array_equal(first["nodes"], second["nodes"])
+        and np.array_equal(first["numeric"]["features"], second["numeric"]["features"])
         and "bins" in bins.release
     )
 
@@ -85,20 +85,20 @@ def pairs_of(sketch: TranscriptEntry) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 def counts_of(bins: TranscriptEntry) -> np.ndarray:
     """Records of each pair's node, -1 if some bin is withheld."""
-    told = bins.release["bins"]
-    hidden = np.ma.getmaskarray(told).any(axis=(1, 2))
-    return np.where(hidden, -1, np.asarray(told.data).sum(axis=(1, 2)))
+    table = bins.release["bins"]
+    hidden = np.ma.getmaskarray(table).any(axis=(1, 2))
+    return np.where(hidden, -1, np.asarray(table.data).sum(axis=(1, 2)))
 
 
 def _solutions(
     features: np.ndarray, knots: np.ndarray, counts: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The values of every node of few records, by feature."""
+    """Yield the values of every node of few records, by feature."""
     levels = knots.shape[1] - 1
     for records in range(2, levels + 2):
         for feature in np.unique(features[counts == records]):
-            own = knots[(counts == records) & (features == feature)]
-            yield int(feature), (own @ unmixing(records, levels).T).reshape(-1)
+            node_knots = knots[(counts == records) & (features == feature)]
+            yield int(feature), (node_knots @ unmixing(records, levels).T).reshape(-1)
 
 
 @lru_cache(maxsize=4096)
@@ -115,8 +115,8 @@ def unmixing(records: int, levels: int) -> np.ndarray:
 class SketchedValues(Attack):
     """Looks for every raw cell of the sketched columns in a client's sketches.
 
-    The baseline is chance: as many cells of the other clients' columns, and drawn anew in the column's shape,
-    whichever gives more, held against the same sketches.
+    The baseline is chance: as many cells of the other clients' columns, and redrawn in the column's shape,
+    whichever gives more, compared with the same sketches.
     """
 
     name: ClassVar[str] = "sketches"
@@ -133,67 +133,70 @@ class SketchedValues(Attack):
         if truth is None or not self.attackable(transcript):
             return []
         clients = [client for client in transcript.clients if client in truth]
-        deadline, read, heard = self.deadline(), 0, {}
-        for place in deadline.range(len(clients)):
-            client = clients[place]
-            heard[client] = read_sketches(transcript.of(client=client), deadline)
+        deadline, read, sketches = self.deadline(), 0, {}
+        for index in deadline.range(len(clients)):
+            client = clients[index]
+            sketches[client] = read_sketches(transcript.of(client=client), deadline)
             read += not deadline.over
         partial = deadline.partial(read, len(clients), "clients")
-        ways: tuple[
+        metrics: tuple[
             tuple[str, Callable[[ClientSketches], Mapping[int, np.ndarray]], float], ...
         ] = (
-            ("cells that stand in the sketches", lambda h: h.told, 0.0),
+            ("cells that stand in the sketches", lambda h: h.sketched, 0.0),
             ("cells recovered with least squares", lambda h: h.solved, NEAR),
         )
         return [
-            self._scored(metric, truth, heard, values, near, partial)
-            for metric, values, near in ways
+            self._scored(metric, truth, sketches, values, near, partial)
+            for metric, values, near in metrics
         ]
 
     def _scored(
         self,
         metric: str,
         truth: Truth,
-        heard: Mapping[str, ClientSketches],
+        sketches: Mapping[str, ClientSketches],
         values: Callable[[ClientSketches], Mapping[int, np.ndarray]],
         near: float,
         partial: str,
     ) -> Finding:
-        asked = [
+        columns = [
             (client, known, truth[client].x[:, feature], feature)
-            for client, own in heard.items()
-            for feature, known in values(own).items()
+            for client, sketched in sketches.items()
+            for feature, known in values(sketched).items()
             if len(truth[client].x)
         ]
-        cells = sum(len(column) for *_, column, _ in asked)
+        cells = sum(len(column) for *_, column, _ in columns)
         found = sum(
-            matches(known, column, near * float(np.ptp(column))) for _, known, column, _ in asked
+            matches(known, column, near * float(np.ptp(column))) for _, known, column, _ in columns
         )
 
-        chance = _by_chance(asked, truth, near, DRAWS)
-        if severity(found, chance, 0) == Severity.SOME:
-            chance = _by_chance(asked, truth, near, more_draws(cells))
-        told: dict[str, Any] = {"of": cells, "baseline": float(chance.mean()), "partial": partial}
-        grade = severity(found, chance, 0)
-        return self.finding(metric, found, releases=(SKETCHES,), severity=grade, **told)
+        null = _by_chance(columns, truth, near, DRAWS)
+        if severity(found, null, 0) == Severity.SOME:
+            null = _by_chance(columns, truth, near, n_draws(cells))
+        fields: dict[str, Any] = {"of": cells, "baseline": float(null.mean()), "partial": partial}
+        grade = severity(found, null, 0)
+        return self.finding(metric, found, releases=(SKETCHES,), severity=grade, **fields)
 
 
 def _by_chance(
-    asked: Sequence[tuple[str, np.ndarray, np.ndarray, int]], truth: Truth, near: float, draws: int
+    columns: Sequence[tuple[str, np.ndarray, np.ndarray, int]],
+    truth: Truth,
+    near: float,
+    draws: int,
 ) -> np.ndarray:
-    """How many cells of clients' columns would be found if they were drawn, of all columns together, by draw.
+    """Number of cells found by chance if clients' columns were drawn, over all columns, for each draw.
 
-    ``asked`` has the client, its known values, its column and the feature.
+    ``columns`` has the client, its known values, its column and the feature.
     """
-    each, chance = sources(draws), np.zeros(draws)
-    for client, known, column, feature in asked:
+    rngs, counts = generators(draws), np.zeros(draws)
+    for client, known, column, feature in columns:
         others = [table.x[:, feature] for name, table in truth.items() if name != client]
         shape, pool = Shape.of(column.astype(float)), np.concatenate([np.empty(0), *others])
         reach = near * float(np.ptp(column))
-        for draw, rng in enumerate(each):
-            drawn = _drawn(column, shape, pool, rng)
-            chance[draw] += max(matches(known, cells, reach) for cells in drawn)
-    return chance
+        for draw, rng in enumerate(rngs):
+            drawn = _random_cells(column, shape, pool, rng)
+            counts[draw] += max(matches(known, cells, reach) for cells in drawn)
+    return counts
 
 
 def matches(known: np.ndarray, cells: np.ndarray, reach: float) -> int:
@@ -204,12 +207,12 @@ def matches(known: np.ndarray, cells: np.ndarray, reach: float) -> int:
     return int((last > first).sum())
 
 
-def _drawn(
+def _random_cells(
     column: np.ndarray, shape: Shape, pool: np.ndarray, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """As many cells that the sketches know nothing of: in the column's shape, and of others if there are any."""
-    own = column.astype(float)
-    shape.redraw(own, rng)
-    yield own
+    """As many cells independent of the sketches: in the column's shape, and of others if there are any."""
+    redrawn = column.astype(float)
+    shape.redraw(redrawn, rng)
+    yield redrawn
     if len(pool):
         yield np.asarray(rng.choice(pool, len(column)))

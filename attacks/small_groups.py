@@ -1,9 +1,9 @@
-"""Groups too small, and groups that are all alike, from counts of rules, leaves and cells.
+"""Small groups, and groups of one class, from counts of rules, leaves and cells.
 
-Who knows that a person is in a group of few can single it out; who knows that a person is in a
-group of one class knows the class, however many there are (class disclosure, the lack of
-l-diversity, Machanavajjhala et al. 2007). Both are read off released counts, or off a fitted tree,
-forest or rule model, and reported apart.
+A person known to be in a small group can be singled out; one known to be in a group of one class has that
+class, whatever the group's size (class disclosure, the lack of l-diversity, Machanavajjhala et al.
+2007). Both are read from released counts, or from a fitted tree, forest or rule model, and reported
+separately.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from privfed.errors import InputError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 
-SMALLEST = 5  #: Groups of fewer records than this are small, unless told otherwise
-CLASS = "class"  #: The axis of a part that tells classes apart
+SMALLEST = 5  #: Groups of fewer records than this are small by default
+CLASS = "class"  #: The class axis of a part
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Numbers of non-empty groups, of small ones, of those told by class, and of these of those of one class."""
+    """Numbers of non-empty groups, of small ones, of those counted by class, and of these with one class."""
 
     groups: int = 0
     small: int = 0
@@ -35,12 +35,12 @@ class Groups:
     alike: int = 0
 
     def __add__(self, other: Groups) -> Groups:
-        """Both together."""
+        """Add up both."""
         return Groups(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 def groups_of(counts: np.ndarray, smallest: int = SMALLEST) -> Groups:
-    """Count the groups that are too small, and those of a single class.
+    """Count the small groups, and those of a single class.
 
     Args:
         counts: records by group, shape (groups,), or by group and class, shape (groups, classes);
@@ -50,28 +50,28 @@ def groups_of(counts: np.ndarray, smallest: int = SMALLEST) -> Groups:
     Raises:
         InputError: counts that are negative, or of another shape.
     """
-    told = np.asarray(counts, dtype=float)
-    if told.ndim not in (1, 2) or (told < 0).any():
+    table = np.asarray(counts, dtype=float)
+    if table.ndim not in (1, 2) or (table < 0).any():
         raise InputError("groups need counts by group, or by group and class, none negative")
-    by_class = told.ndim == 2 and told.shape[1] > 1
-    sizes = told.sum(axis=1) if told.ndim == 2 else told
-    there = sizes > 0
-    small = int((there & (sizes < smallest)).sum())
-    groups = int(there.sum())
+    by_class = table.ndim == 2 and table.shape[1] > 1
+    sizes = table.sum(axis=1) if table.ndim == 2 else table
+    nonempty = sizes > 0
+    small = int((nonempty & (sizes < smallest)).sum())
+    groups = int(nonempty.sum())
     if not by_class:
         return Groups(groups, small)
-    return Groups(groups, small, groups, int((there & ((told > 0).sum(axis=1) == 1)).sum()))
+    return Groups(groups, small, groups, int((nonempty & ((table > 0).sum(axis=1) == 1)).sum()))
 
 
 def model_groups(model: Any) -> np.ndarray:
     """Training records of each leaf of a fitted scikit-learn tree or forest, by class if any.
 
-    Shape (leaves, classes), or (leaves,) for a regressor; InputError for something that has no trees.
+    Shape (leaves, classes), or (leaves,) for a regressor; InputError without trees.
     """
     trees = np.ravel(getattr(model, "estimators_", None) or [model])
     if not all(hasattr(tree, "tree_") for tree in trees):
         raise InputError("only fitted trees and forests of scikit-learn can be read leaf by leaf")
-    return np.concatenate([_leaves(each.tree_, hasattr(each, "classes_")) for each in trees])
+    return np.concatenate([_leaves(tree.tree_, hasattr(tree, "classes_")) for tree in trees])
 
 
 def _leaves(tree: Any, classes: bool) -> np.ndarray:
@@ -85,14 +85,14 @@ def _leaves(tree: Any, classes: bool) -> np.ndarray:
 
 def read_leaves(model: Any, *, smallest: int = SMALLEST) -> list[Finding]:
     """Find leaves of few records, and of one class, in a fitted tree or forest; InputError without trees."""
-    found = groups_of(model_groups(model), smallest)
-    return SmallGroups(smallest=smallest).told(found, (), {})
+    groups = groups_of(model_groups(model), smallest)
+    return SmallGroups(smallest=smallest).report(groups, (), {})
 
 
 class SmallGroups(Attack):
     """Reads exact counts of rules, leaves and cells: small groups, and groups of one class.
 
-    A noisy count hides both and is not read. A group counts once for each release about it.
+    Noisy counts hide both and are not read. A group counts once for each release of it.
 
     ``smallest`` is the least size that is not small.
     """
@@ -111,36 +111,36 @@ class SmallGroups(Attack):
         self.smallest = smallest
 
     def attackable(self, transcript: Transcript) -> bool:
-        """Whether any counts left exactly."""
+        """Whether there are exact counts."""
         return any(True for entry in transcript for _ in _counts(entry))
 
     def run(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
         """See :class:`Attack`: small groups, and groups of one class; the truth is not needed."""
-        whole, kinds, skipped, read = Groups(), set(), 0, 0
+        total, kinds, skipped, read = Groups(), set(), 0, 0
         deadline, entries = self.deadline(), transcript.entries
-        for place in deadline.range(len(entries)):
-            entry, read = entries[place], read + 1
+        for index in deadline.range(len(entries)):
+            entry, read = entries[index], read + 1
             for part in _counts(entry):
                 values = finite_numbers(part)
                 if values is None or (np.nan_to_num(values) < 0).any():
                     skipped += 1
                     continue
                 kinds.add(entry.kind)
-                whole += groups_of(_table(values, part.axes), self.smallest)
+                total += groups_of(_table(values, part.axes), self.smallest)
         detail = {"parts that could not be read": skipped} if skipped else {}
         partial = deadline.partial(read, len(entries), "releases")
-        return self.told(whole, tuple(sorted(kinds)), detail, partial) if whole.groups else []
+        return self.report(total, tuple(sorted(kinds)), detail, partial) if total.groups else []
 
-    def told(
-        self, found: Groups, kinds: tuple[str, ...], detail: dict[str, Any], partial: str = ""
+    def report(
+        self, groups: Groups, kinds: tuple[str, ...], detail: dict[str, Any], partial: str = ""
     ) -> list[Finding]:
         """Findings of the counts."""
-        metrics = [(f"groups of fewer than {self.smallest} records", found.small, found.groups)]
-        if found.classed:
+        metrics = [(f"groups of fewer than {self.smallest} records", groups.small, groups.groups)]
+        if groups.classed:
             one_class = "groups whose records are all of one class"
-            metrics.append((one_class, found.alike, found.classed))
+            metrics.append((one_class, groups.alike, groups.classed))
         return [
             self.finding(
                 metric,
@@ -158,7 +158,7 @@ class SmallGroups(Attack):
 
 
 def _counts(entry: TranscriptEntry) -> Iterator[ReleasedPart]:
-    """Exact counts of more than the client's own size."""
+    """Yield exact counts of more than the client's own size."""
     for part in exact_parts(entry).values():
         if part.type == "counts" and part.axes not in (("client",), ("all",)):
             yield part

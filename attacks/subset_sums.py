@@ -28,7 +28,7 @@ def rebuilt_bits(
     Args:
         weights: A, what each bit adds to each sum, shape (sums, bits).
         answers: y, shape (sums,).
-        deviations: s, the scale of each answer's error; all alike unless given.
+        deviations: s, the scale of each answer's error; uniform by default.
         time_limit: seconds for the solver.
 
     Returns:
@@ -37,16 +37,16 @@ def rebuilt_bits(
     Raises:
         InputError: shapes that do not fit, or numbers that are not finite.
     """
-    rows, told = np.asarray(weights, dtype=float), np.asarray(answers, dtype=float)
-    if rows.ndim != 2 or told.shape != (len(rows),) or not rows.size:
+    rows, values = np.asarray(weights, dtype=float), np.asarray(answers, dtype=float)
+    if rows.ndim != 2 or values.shape != (len(rows),) or not rows.size:
         raise InputError("subset sums need one answer for each row of weights")
-    if not (np.isfinite(rows).all() and np.isfinite(told).all()):
+    if not (np.isfinite(rows).all() and np.isfinite(values).all()):
         raise InputError("subset sums and their weights must be finite numbers")
     scale = np.ones(len(rows)) if deviations is None else np.asarray(deviations, dtype=float)
     sums, bits = rows.shape
     sparse, slack = csr_array(rows / scale[:, None]), eye_array(sums, format="csr")
-    shifted = told / scale
-    found = linprog(
+    shifted = values / scale
+    result = linprog(
         np.concatenate([np.zeros(bits), np.ones(sums)]),
         A_ub=vstack([hstack([sparse, -slack]), hstack([-sparse, -slack])], format="csr"),
         b_ub=np.concatenate([shifted, -shifted]),
@@ -54,4 +54,4 @@ def rebuilt_bits(
         method="highs",
         options={"time_limit": time_limit, "maxiter": ITERATIONS},
     )
-    return None if found.x is None else np.asarray(found.x[:bits] > 0.5)
+    return None if result.x is None else np.asarray(result.x[:bits] > 0.5)

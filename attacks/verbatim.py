@@ -1,4 +1,4 @@
-"""Verbatim scan: which numbers of the raw table stand in the releases as they are?"""
+"""Verbatim scan for numbers of the raw table in the releases."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from privfed.exchange.transcript import Transcript
 from privfed.leaks.reading.digits import NUMBER
 from privfed.leaks.shape import Shape
 
-DRAWS = 20  #: Tables that are drawn to see how many matches come by chance
-#: How many are drawn where some stand out by little, and before a table is said to be handed over; of how many cells
-#: at most.
+DRAWS = 20  #: Tables drawn to count matches by chance
+#: Draws for a small excess, and before a table is reported as disclosed; most cells drawn.
 OFTEN, SURE, DRAWN = 200, 1000, 200_000
-#: How many different values noisy numbers may hit beyond chance: twenty draws do not see rare hits.
+#: Distinct values that noisy numbers may match beyond chance: twenty draws miss rare matches.
 NOISY = 2
 
-#: The numbers of one release in each form: exact, or through the grid that they were truncated to.
+#: The matches of one release by form: exact, or on the grid that numbers were truncated to.
 Forms = dict[str, np.ndarray]
 
 
@@ -49,14 +48,14 @@ class Numbers:
         values = [np.empty(0)]
         grids: dict[float, list[np.ndarray]] = {}
         for part in parts:
-            heard = part.units if part.mask is None else part.units[~part.mask]
-            if part.type == "artifact" and heard.dtype.kind in "ui":
-                values.append(numbers_inside(heard.astype(np.uint8).tobytes()))
+            visible = part.units if part.mask is None else part.units[~part.mask]
+            if part.type == "artifact" and visible.dtype.kind in "ui":
+                values.append(numbers_inside(visible.astype(np.uint8).tobytes()))
             elif part.type != "bits":
-                different = np.unique(heard)
-                values.append(different * float(part.grid))
+                distinct = np.unique(visible)
+                values.append(distinct * float(part.grid))
                 if part.grid != 1:
-                    grids.setdefault(float(part.grid), []).append(different)
+                    grids.setdefault(float(part.grid), []).append(distinct)
         merged = {grid: np.unique(np.concatenate(units)) for grid, units in grids.items()}
         kept = np.unique(np.concatenate(values))
         return cls(kept[np.isfinite(kept)], merged)
@@ -65,39 +64,38 @@ class Numbers:
 def numbers_inside(data: bytes) -> np.ndarray:
     """Every number in an artifact's bytes: written as text, or as 64- and 32-bit floats.
 
-    Floats are looked for at every offset and in both byte orders; those of absurd size, which
-    arbitrary bytes nearly always make, are left out.
+    Floats are read at every offset and in both byte orders; those of extreme magnitude, as of most
+    arbitrary bytes, are left out.
     """
-    text = [float(found) for found in NUMBER.findall(data.decode("latin-1"))]
-    found = [np.array(text)]
+    text = [float(match) for match in NUMBER.findall(data.decode("latin-1"))]
+    arrays = [np.array(text)]
     for kind in ("<f8", ">f8", "<f4", ">f4"):
         width = np.dtype(kind).itemsize
         for offset in range(width):
             usable = (len(data) - offset) // width * width
             if usable > 0:
-                found.append(np.frombuffer(data[offset : offset + usable], kind).astype(float))
-    every = np.concatenate(found)
-    sane = np.isfinite(every) & ((every == 0) | ((np.abs(every) > 1e-6) & (np.abs(every) < 1e9)))
-    return np.asarray(every[sane])
+                arrays.append(np.frombuffer(data[offset : offset + usable], kind).astype(float))
+    array = np.concatenate(arrays)
+    sane = np.isfinite(array) & ((array == 0) | ((np.abs(array) > 1e-6) & (np.abs(array) < 1e9)))
+    return np.asarray(array[sane])
 
 
 class Verbatim(Attack):
     """Looks for every cell of the raw table among the released numbers of its owner.
 
-    A cell is found when a released number equals it exactly, within one unit in the last place, as a
+    A cell is found if a released number equals it exactly, within one unit in the last place, as a
     32-bit float, or after scaling to [0, 1] or [-1/2, 1/2] by the public bounds (the schema's, or
-    those that a question carried; truncated to the release's own grid). Cells at a bound are left
-    out.
+    the query's; truncated to the release's own grid). Cells at a bound are left out.
 
-    The baseline is what matches by chance. Numbers that left exactly are held against tables that
-    have nothing to do with them: drawn from the other clients' columns, and anew from each column's own
-    distribution, decimals and steps (:mod:`privfed.leaks`), whichever gives more. Numbers that left with noise are
-    moved to one of their nearest neighbours, which are as likely under noise, and held against the same table: truth
-    that leaks in spite of the noise would no longer be found. Many people share one value, and one number then
-    matches all of them at once; so a scan beats its baseline only if it does by cells and by different values alike.
+    The baseline is the number of matches by chance. Exact numbers are compared with independent tables: drawn
+    from the other clients' columns, and from each column's own distribution, decimals and steps
+    (:mod:`privfed.leaks`), whichever gives more. Noisy numbers are shifted to one of their nearest neighbours,
+    which are as likely under noise, and compared with the same table: a leak in spite of the noise would no longer
+    be found. One number may match many people with the same value; so a scan beats its baseline only if it does
+    both by cells and by distinct values.
 
-    Rows of exact tables are held against whole records too: where every record of everybody who
-    answered is among them, and chance never gives them all, the table was handed over.
+    Rows of exact tables are compared with whole records too: if every record of every client that
+    answered is among them, and chance never gives them all, the table was disclosed.
     """
 
     name: ClassVar[str] = "verbatim"
@@ -116,13 +114,13 @@ class Verbatim(Attack):
             return []
         deadline = self.deadline()
         kinds = sorted({entry.kind for entry in transcript if entry.release.parts})
-        found = [self._rows(transcript.of(kind), kind, truth) for kind in kinds]
-        found += [
+        findings = [self._rows(transcript.of(kind), kind, truth) for kind in kinds]
+        findings += [
             self._scan(transcript.of(kind), kind, noisy, truth, schema, deadline)
             for kind in kinds
             for noisy in (False, True)
         ]
-        return [finding for finding in found if finding is not None]
+        return [finding for finding in findings if finding is not None]
 
     def _scan(
         self,
@@ -133,67 +131,67 @@ class Verbatim(Attack):
         schema: PublicSchema | None,
         deadline: Deadline,
     ) -> Finding | None:
-        """What is found of one kind; where it stands out, held against more draws if these are little work."""
+        """The finding of one kind; a significant one is repeated with more draws if they are cheap."""
         clients = [client for client in transcript.clients if client in truth]
-        asked = transcript, noisy, {name: truth[name] for name in clients}, truth, schema, deadline
-        tally, read = _tally(*asked, DRAWS)
+        args = transcript, noisy, {name: truth[name] for name in clients}, truth, schema, deadline
+        tally, read = _tally(*args, DRAWS)
         if not tally.cells:
             return None
         partial = deadline.partial(read, len(clients), "clients")
-        found = self._judged(kind, noisy, tally, partial)
-        more = more_draws(tally.cells)
-        if found.severity != Severity.SOME or more == DRAWS:
-            return found
-        tally, again = _tally(*asked, more)
-        return self._judged(kind, noisy, tally, partial) if again == read else found
+        finding = self._finding(kind, noisy, tally, partial)
+        draws = n_draws(tally.cells)
+        if finding.severity != Severity.SOME or draws == DRAWS:
+            return finding
+        tally, n_read = _tally(*args, draws)
+        return self._finding(kind, noisy, tally, partial) if n_read == read else finding
 
     def _rows(self, transcript: Transcript, kind: str, truth: Truth) -> Finding | None:
-        """Whole records that left as rows of an exact table; none where no row is one."""
-        told = [
+        """The finding of whole records that are rows of an exact table; None without any."""
+        released = [
             (client, rows)
             for client in transcript.clients
             if client in truth and len(rows := _tables(transcript.of(client=client), truth[client]))
         ]
-        found, chance = rows_found(told, truth, sources(DRAWS))
-        if not found:
+        hits, by_chance = rows_found(released, truth, generators(DRAWS))
+        if not hits:
             return None
         records = sum(len(truth[client].x) for client in transcript.clients if client in truth)
-        if severity(found, chance, 0) != Severity.BREACH:
-            draws = more_draws(records, SURE if found == records else OFTEN)
-            found, chance = rows_found(told, truth, sources(draws))
-        grade = severity(found, chance, 0)
-        if found == records > chance.max():
-            # the table was handed over, however much of it chance would give
+        if severity(hits, by_chance, 0) != Severity.BREACH:
+            draws = n_draws(records, SURE if hits == records else OFTEN)
+            hits, by_chance = rows_found(released, truth, generators(draws))
+        grade = severity(hits, by_chance, 0)
+        if hits == records > by_chance.max():
+            # the whole table was disclosed, whatever the matches by chance
             grade = Severity.BREACH
         return self.finding(
             "whole records found in the releases, row by row",
-            found,
+            hits,
             of=records,
-            baseline=float(chance.mean()),
-            detectable=least_found(chance, 0),
+            baseline=float(by_chance.mean()),
+            detectable=min_detectable(by_chance, 0),
             releases=(kind,),
             severity=grade,
         )
 
-    def _judged(self, kind: str, noisy: bool, tally: Tally, partial: str) -> Finding:
+    def _finding(self, kind: str, noisy: bool, tally: Tally, partial: str) -> Finding:
         where = "among noisy numbers" if noisy else "in the releases"
-        found, doubt = tally.forms.get("any", 0), NOISY if noisy else 0
+        hits, margin = tally.forms.get("any", 0), NOISY if noisy else 0
         both = (
-            severity(count, tally.chance[:, place], doubt)
-            for place, count in enumerate((found, tally.values))
+            severity(count, tally.by_chance[:, index], margin)
+            for index, count in enumerate((hits, tally.values))
         )
         return self.finding(
             f"cells of the raw table found {where}",
-            found,
+            hits,
             of=tally.cells,
-            baseline=float(tally.chance[:, 0].mean()),
-            detectable=least_found(tally.chance[:, 0], doubt),
+            baseline=float(tally.by_chance[:, 0].mean()),
+            detectable=min_detectable(tally.by_chance[:, 0], margin),
             releases=(kind,),
             severity=min(both, key=list(Severity).index),
             detail={
                 "forms": dict(tally.forms),
                 "different values": tally.values,
-                "different values by chance": float(tally.chance[:, 1].mean()),
+                "different values by chance": float(tally.by_chance[:, 1].mean()),
             },
             partial=partial,
         )
@@ -208,121 +206,123 @@ def _tally(
     deadline: Deadline,
     draws: int,
 ) -> tuple[Tally, int]:
-    """What is found of some owners' columns among their exact or noisy numbers, and of how many owners in time."""
-    tally, each, read = Tally(chance=np.zeros((draws, 2))), sources(draws), 0
+    """Count matches of owners' columns among their exact or noisy numbers, and the owners read in time."""
+    tally, rngs, read = Tally(by_chance=np.zeros((draws, 2))), generators(draws), 0
     for client in owners:
         if deadline.over:
             break
         read += 1
-        heard = transcript.of(client=client)
-        released = [part for entry in heard for part in sound_parts(entry).values()]
+        entries = transcript.of(client=client)
+        released = [part for entry in entries for part in sound_parts(entry).values()]
         parts = [part for part in released if (part.noise is not None) == noisy]
         if not parts:
             continue
         numbers = Numbers.of(parts)
         if not len(numbers.values):
             continue
-        moved = [Numbers.of([_moved(p, rng) for p in parts]) for rng in each if noisy]
-        for column in _columns(truth, client, heard, schema):
+        shifted = [Numbers.of([_shifted(p, rng) for p in parts]) for rng in rngs if noisy]
+        for column in _columns(truth, client, entries, schema):
             by_chance = (
-                [column.found(others) for others in moved]
+                [column.count_matches(others) for others in shifted]
                 if noisy
-                else [column.by_chance(numbers, rng) for rng in each]
+                else [column.by_chance(numbers, rng) for rng in rngs]
             )
             tally.add(column, numbers, by_chance)
     return tally, read
 
 
-def more_draws(cells: int, most: int = OFTEN) -> int:
-    """How many draws say what a rare match is worth: as many as are little work, :data:`DRAWS` at least."""
-    return max(DRAWS, min(most, DRAWN // max(cells, 1)))
+def n_draws(cells: int, max_draws: int = OFTEN) -> int:
+    """Number of draws for rare matches: as many as are cheap, at least :data:`DRAWS`."""
+    return max(DRAWS, min(max_draws, DRAWN // max(cells, 1)))
 
 
-def sources(draws: int) -> list[np.random.Generator]:
-    """A source of randomness for each draw, so that a longer look begins with the draws of a shorter one."""
+def generators(draws: int) -> list[np.random.Generator]:
+    """A random generator for each draw, so that a longer run begins with the draws of a shorter one."""
     return [np.random.default_rng([0, draw]) for draw in range(draws)]
 
 
 def rows_found(
-    told: Sequence[tuple[str, np.ndarray]], truth: Truth, each: Sequence[np.random.Generator]
+    released: Sequence[tuple[str, np.ndarray]], truth: Truth, rngs: Sequence[np.random.Generator]
 ) -> tuple[int, np.ndarray]:
-    """How many clients' records stand among released rows, each row counted for one record; and by chance.
+    """Number of clients' records among released rows, each row matched once; and by chance, for each draw.
 
     Args:
-        told: clients and their released rows, shape (rows, columns), of features and perhaps the target.
+        released: clients and their released rows, shape (rows, columns), of features and perhaps the target.
         truth: the raw records by client.
-        each: draws a table that chance is told by, the more of two: of the other clients' records, who may be
-            few, and of this one's columns, each by itself and in its shape.
+        rngs: of the draws; each counts the larger of two: of the other clients' records, who may be
+            few, and of this one's columns, drawn independently in their shapes.
     """
-    found, chance = 0, np.zeros(len(each))
-    for client, rows in told:
-        own, pool = (table[:, : rows.shape[1]] for table in own_and_others(truth, client))
-        left = Counter(map(tuple, rows.tolist()))
+    hits, by_chance = 0, np.zeros(len(rngs))
+    for client, rows in released:
+        records, pool = (table[:, : rows.shape[1]] for table in own_and_others(truth, client))
+        remaining = Counter(map(tuple, rows.tolist()))
 
-        def there(table: np.ndarray, left: Counter[tuple[float, ...]] = left) -> int:
-            return sum((left & Counter(map(tuple, table.tolist()))).values())
+        def present(table: np.ndarray, remaining: Counter[tuple[float, ...]] = remaining) -> int:
+            return sum((remaining & Counter(map(tuple, table.tolist()))).values())
 
-        found += there(own)
-        chance += [max(map(there, made_up(own, pool, rng))) for rng in each]
-    return found, chance
+        hits += present(records)
+        by_chance += [max(map(present, synthetic_records(records, pool, rng))) for rng in rngs]
+    return hits, by_chance
 
 
 def own_and_others(truth: Truth, client: str) -> tuple[np.ndarray, np.ndarray]:
-    """A client's records, features and target, and everybody else's."""
-    own = whole(truth[client])
+    """A client's records, features and target, and all others'."""
+    records = whole(truth[client])
     others = [whole(table) for name, table in truth.items() if name != client]
-    return own, np.concatenate([own[:0], *others])
+    return records, np.concatenate([records[:0], *others])
 
 
-def made_up(own: np.ndarray, pool: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """As many records that the releases know nothing of, of others and made up."""
+def synthetic_records(
+    records: np.ndarray, pool: np.ndarray, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Yield as many records independent of the releases: others', and synthetic ones."""
     if len(pool):
-        yield np.asarray(rng.choice(pool, len(own)))
-    drawn = rng.permuted(own.astype(float), axis=0)
+        yield np.asarray(rng.choice(pool, len(records)))
+    drawn = rng.permuted(records.astype(float), axis=0)
     for column in drawn.T:
-        # of two values each is moved by itself, for between them there is nothing
-        for some in [column] if len(own) > 2 else np.split(column, len(own)):
-            Shape.of(some).redraw(some, rng)
+        # two values are redrawn one by one, for there is nothing between them
+        for part in [column] if len(records) > 2 else np.split(column, len(records)):
+            Shape.of(part).redraw(part, rng)
     yield drawn
 
 
-def _tables(heard: Transcript, own: Table) -> np.ndarray:
+def _tables(transcript: Transcript, table: Table) -> np.ndarray:
     """The rows of all exact tables as wide as the client's own, the widest kind; none is empty."""
     exact = [
         part.units
-        for entry in heard
+        for entry in transcript
         for name, part in exact_parts(entry).items()
         if name in sound_parts(entry)
     ]
-    for width in sorted({whole(own).shape[1], own.x.shape[1]}, reverse=True):
+    for width in sorted({whole(table).shape[1], table.x.shape[1]}, reverse=True):
         tables = [rows for rows in exact if rows.ndim == 2 and rows.shape[1] == width and len(rows)]
         if tables:
             return np.concatenate(tables).astype(float)
     return np.empty((0, 0))
 
 
-def severity(found: float, chance: np.ndarray, doubt: float) -> Severity:
-    """Whether a count stands out from those by chance, one for each draw, by more than `doubt`."""
-    mean, spread = float(chance.mean()), float(chance.std())
-    if found <= usual(chance) + doubt:
+def severity(count: float, by_chance: np.ndarray, margin: float) -> Severity:
+    """Severity of a count against those by chance, one for each draw, with a margin."""
+    mean, std = float(by_chance.mean()), float(by_chance.std())
+    if count <= max_by_chance(by_chance) + margin:
         return Severity.NONE
-    return Severity.BREACH if found > mean + 6 * spread + 3 + doubt else Severity.SOME
+    return Severity.BREACH if count > mean + 6 * std + 3 + margin else Severity.SOME
 
 
-def usual(chance: np.ndarray) -> float:
-    """The most that chance gives: of all draws, or three standard deviations."""
-    return max(float(chance.max()), float(chance.mean()) + 3 * float(chance.std()))
+def max_by_chance(by_chance: np.ndarray) -> float:
+    """Largest count by chance: of all draws, or three standard deviations above the mean."""
+    return max(float(by_chance.max()), float(by_chance.mean()) + 3 * float(by_chance.std()))
 
 
-def least_found(chance: np.ndarray, doubt: float) -> float:
-    """The least expected count that stands out with probability :data:`POWER`, where counts vary as chance's do."""
-    return usual(chance) + doubt + 1 + float(ndtri(POWER) * chance.std())
+def min_detectable(by_chance: np.ndarray, margin: float) -> float:
+    """Least expected count that is found with probability :data:`POWER`, if counts vary as those by chance."""
+    return max_by_chance(by_chance) + margin + 1 + float(ndtri(POWER) * by_chance.std())
 
 
-def _moved(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:
-    """The part with each number one or two steps away: of its grid, or what 32 bits tell apart; other scales stay.
+def _shifted(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:
+    """The part with each number shifted by one or two steps of its grid or of 32-bit precision.
 
-    As much noise again would widen the whole distribution, which then hits a dense column less often by chance.
+    Adding as much noise again would widen the distribution, which then matches a dense column less often by chance.
     """
     if part.noise is None or not part.noise.additive:
         return part
@@ -335,16 +335,16 @@ def _moved(part: ReleasedPart, rng: np.random.Generator) -> ReleasedPart:
 
 @dataclass
 class Tally:
-    """What was found in one kind of release, over clients and columns.
+    """Matches in one kind of release, over clients and columns.
 
     Attributes:
         forms: cells found, by form and in any.
-        values: different values found, column by column.
-        cells: how many were looked for.
-        chance: cells and different values found by chance, shape (draws, 2).
+        values: distinct values found, column by column.
+        cells: number of cells searched for.
+        by_chance: cells and distinct values found by chance, shape (draws, 2).
     """
 
-    chance: np.ndarray
+    by_chance: np.ndarray
     forms: dict[str, int] = field(default_factory=dict)
     values: int = 0
     cells: int = 0
@@ -352,12 +352,12 @@ class Tally:
     def add(
         self, column: ColumnValues, numbers: Numbers, by_chance: Sequence[tuple[int, int]]
     ) -> None:
-        """Add what was found of one column, and by chance."""
+        """Add the matches of one column, and those by chance."""
         for form, hit in column.hits(numbers).items():
             self.forms[form] = self.forms.get(form, 0) + int(hit.sum())
-        self.values += column.found(numbers)[1]
+        self.values += column.count_matches(numbers)[1]
         self.cells += int(column.usable.sum())
-        self.chance += np.array(by_chance)
+        self.by_chance += np.array(by_chance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,12 +370,12 @@ class ColumnValues:
 
     @cached_property
     def usable(self) -> np.ndarray:
-        """Cells that are no bound: those would match without saying anything."""
+        """Cells that are no bound: those would match trivially."""
         return ~np.isin(self.cells, self._edges)
 
     @cached_property
     def _values(self) -> tuple[np.ndarray, np.ndarray]:
-        """The different values of usable cells, rising, and which of them each such cell has."""
+        """The distinct values of usable cells, ascending, and the index of each such cell's."""
         return np.unique(self.cells[self.usable], return_inverse=True)
 
     @property
@@ -384,61 +384,61 @@ class ColumnValues:
 
     def hits(self, numbers: Numbers) -> Forms:
         """Which cells are found in each form, and in any."""
-        place = self._values[1]
-        return {form: hit[place] for form, hit in self._different(numbers).items()}
+        index = self._values[1]
+        return {form: hit[index] for form, hit in self._matches(numbers).items()}
 
-    def _different(self, numbers: Numbers) -> Forms:
-        """The same for different values, rising: what is looked up in order is looked up fast."""
+    def _matches(self, numbers: Numbers) -> Forms:
+        """The same for distinct values, ascending, which are faster to look up."""
         cells = self._values[0]
         exact = _within(numbers.values, cells, cells)
-        one = _within(numbers.values, np.nextafter(cells, -np.inf), np.nextafter(cells, np.inf))
+        ulp = _within(numbers.values, np.nextafter(cells, -np.inf), np.nextafter(cells, np.inf))
         single = _within(numbers.short, cells.astype(np.float32), cells.astype(np.float32))
         scaled = np.zeros(len(cells), dtype=bool)
         for unit in self._scaled(cells):
             near = np.spacing(np.abs(unit)) * 4
             inside = (unit > 0) & (unit < 1)
             for shift in (0.0, 0.5):
-                moved = unit - shift
-                scaled |= inside & _within(numbers.values, moved - near, moved + near)
+                shifted = unit - shift
+                scaled |= inside & _within(numbers.values, shifted - near, shifted + near)
                 for grid, units in numbers.grids.items():
-                    whole = np.trunc(moved / grid)
-                    scaled |= inside & _within(units, whole, whole)
-        any_ = exact | one | single | scaled
-        return {"exact": exact, "last place": one, "32 bits": single, "scaled": scaled, "any": any_}
+                    steps = np.trunc(shifted / grid)
+                    scaled |= inside & _within(units, steps, steps)
+        any_ = exact | ulp | single | scaled
+        return {"exact": exact, "last place": ulp, "32 bits": single, "scaled": scaled, "any": any_}
 
     def _scaled(self, cells: np.ndarray) -> Iterator[np.ndarray]:
         for low, high in dict.fromkeys(self.bounds):
             if low < high:
                 yield (cells - low) / (high - low)
 
-    def found(self, numbers: Numbers) -> tuple[int, int]:
-        """How many cells are found in any form, and how many different values they have."""
-        hit, place = self._different(numbers)["any"], self._values[1]
-        return int(hit[place].sum()), int(hit.sum())
+    def count_matches(self, numbers: Numbers) -> tuple[int, int]:
+        """Number of cells found in any form, and of their distinct values."""
+        hit, index = self._matches(numbers)["any"], self._values[1]
+        return int(hit[index].sum()), int(hit.sum())
 
     @cached_property
     def _shape(self) -> Shape:
         return Shape.of(self.cells[self.usable])
 
     @cached_property
-    def _strangers(self) -> np.ndarray:
+    def _other_cells(self) -> np.ndarray:
         """Others' cells that are no bound."""
         return self.others[~np.isin(self.others, self._edges)]
 
     def by_chance(self, numbers: Numbers, rng: np.random.Generator) -> tuple[int, int]:
-        """What :meth:`found` comes to for columns that the releases know nothing of, much like this one.
+        """:meth:`count_matches` for similar columns that are independent of the releases.
 
-        The more of two: of a column drawn anew in this one's shape, and of as many cells of others. These may
-        be few, or of another range, so that they alone would let chance seem rarer than it is.
+        The larger of two: of a column redrawn in this one's shape, and of as many cells of others. These may
+        be few, or of another range, so that they alone would understate chance.
         """
         drawn = self.cells[self.usable]
         self._shape.redraw(drawn, rng)
         tables = [drawn]
-        if len(self._strangers):
-            enough = len(self._strangers) >= len(drawn)
-            tables.append(rng.choice(self._strangers, len(drawn), replace=not enough))
-        told = [replace(self, cells=cells).found(numbers) for cells in tables]
-        return max(count for count, _ in told), max(values for _, values in told)
+        if len(self._other_cells):
+            enough = len(self._other_cells) >= len(drawn)
+            tables.append(rng.choice(self._other_cells, len(drawn), replace=not enough))
+        counts = [replace(self, cells=cells).count_matches(numbers) for cells in tables]
+        return max(count for count, _ in counts), max(values for _, values in counts)
 
 
 def _within(ordered: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -454,20 +454,20 @@ def _columns(
     truth: Truth, client: str, transcript: Transcript, schema: PublicSchema | None
 ) -> Iterator[ColumnValues]:
     """The client's columns: features by the bounds of schema and questions, and the target."""
-    mine = truth[client]
+    raw = truth[client]
     others = [table for name, table in truth.items() if name != client]
-    asked = sorted({(tuple(q["lower"]), tuple(q["upper"])) for q in _scalings(transcript)})
-    for feature in range(mine.x.shape[1] if len(mine.x) else 0):
-        bounds = [(low[feature], high[feature]) for low, high in asked]
+    scalings = sorted({(tuple(q["lower"]), tuple(q["upper"])) for q in _scalings(transcript)})
+    for feature in range(raw.x.shape[1] if len(raw.x) else 0):
+        bounds = [(low[feature], high[feature]) for low, high in scalings]
         if schema is not None:
             bounds.append(schema.features[feature].bounds)
         pool = [table.x[:, feature] for table in others]
-        yield ColumnValues(mine.x[:, feature], tuple(bounds), np.concatenate([np.empty(0), *pool]))
-    if mine.y is not None and len(mine.y):
+        yield ColumnValues(raw.x[:, feature], tuple(bounds), np.concatenate([np.empty(0), *pool]))
+    if raw.y is not None and len(raw.y):
         target = None if schema is None else schema.target
         known = () if target is None else (target.bounds,)
         pool = [table.y for table in others if table.y is not None]
-        yield ColumnValues(mine.y, known, np.concatenate([np.empty(0), *pool]))
+        yield ColumnValues(raw.y, known, np.concatenate([np.empty(0), *pool]))
 
 
 def _scalings(transcript: Transcript) -> Iterator[Mapping[str, np.ndarray]]:

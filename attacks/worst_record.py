@@ -1,4 +1,4 @@
-"""The record that noise hides worst: how far it moves what left, beside what was charged.
+"""The record that noise hides worst: its effect on the releases, against the privacy loss charged.
 
 For Gaussian noise a record's distance is ``mu``, the square root of the sum over all released cells
 of (what it adds / noise std)^2: the best test of its membership has AUC Phi(mu / sqrt 2) and TPR
@@ -30,7 +30,7 @@ from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk, Severity
 from privfed.attacks.linear import equations_of
 from privfed.attacks.membership import readable
-from privfed.attacks.roc import gaussian_area, gaussian_found
+from privfed.attacks.roc import gaussian_auc, gaussian_tpr
 from privfed.errors import PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -38,38 +38,38 @@ from privfed.privacy.laws import Law
 from privfed.questions.part import Relation
 from privfed.questions.query import Query, View
 
-#: Records that are made up at first, and in each round of mutations; rounds; share that survives.
+#: Random records at first, and in each round of mutations; rounds; fraction that survives.
 FIRST, ROUND, ROUNDS, BEST = 2000, 1000, 6, 0.02
-MUTATED = 0.15  #: Share of a survivor's columns that are drawn anew
-#: Values tried for each column of the best record, one column after the other; how many times over.
+MUTATED = 0.15  #: Fraction of a survivor's columns that are redrawn
+#: Values tried for each column of the best record in turn, and number of passes.
 GRID, POLISHED = 9, 2
-LARGE = 0.5  #: Share of the charge below which noise is called larger than it need be
-ROUNDING = 1e-6  #: How far a record may seem to exceed the charge by rounding alone
-RATE = 0.01  #: False positives that rates are stated at
+LARGE = 0.5  #: Fraction of the charge below which noise is reported as larger than necessary
+ROUNDING = 1e-6  #: Excess over the charge that rounding may cause
+RATE = 0.01  #: FPR at which rates are stated
 
 Rows = tuple[np.ndarray, np.ndarray | None]  #: Records by features and targets
-#: Gives the distance of records, or of records from those that take their places.
+#: Returns the distance of records, or between records and their replacements.
 Distance = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
 class Family:
-    """Laws of noise under which distances add up alike."""
+    """Laws of noise whose distances compose in the same way."""
 
-    name: str  #: ``"gaussian"``, or ``"epsilon"`` for all laws that lose pure epsilon
-    unit: str  #: what the distance is called
-    power: int  #: 2 where squares add up, 1 where absolute values do
+    name: str  #: ``"gaussian"``, or ``"epsilon"`` for all laws of pure epsilon
+    unit: str  #: name of the distance
+    power: int  #: 2 if squares add up, 1 if absolute values do
 
     def reads(self, law: Law | None) -> bool:
-        """Whether noise that is added to numbers is of one of its laws."""
+        """Whether the noise is additive and of one of its laws."""
         return law is not None and law.additive and self.name in (law.name, law.measure)
 
-    def charged(
-        self, asked: Query, name: str, part: ReleasedPart, schema: Any, relation: Relation
+    def max_distance(
+        self, query: Query, name: str, part: ReleasedPart, schema: Any, relation: Relation
     ) -> float:
-        """The most that one record may add, or change in another's place, by the declared sensitivity."""
-        law, declared = part.noise, asked.parts(schema).get(name)
-        if law is None or declared is None:  # nothing is read off such a part either
+        """The largest effect of one record, added or replaced, by the declared sensitivity."""
+        law, declared = part.noise, query.parts(schema).get(name)
+        if law is None or declared is None:  # such a part is not read either
             return 0.0
         if declared.sensitivity is None:
             return math.inf
@@ -77,15 +77,15 @@ class Family:
         return self.power * float(law.loses(law.units(bound)))  # mu^2 is 2 rho
 
     def rates(self, distance: float) -> tuple[float, float]:
-        """The best test's area, and what it finds at 1 % false positives; for epsilon at most."""
+        """The best test's AUC, and its TPR at 1 % FPR; upper bounds for epsilon."""
         if self.power == 2:
-            return gaussian_area(distance), gaussian_found(distance, RATE)
+            return gaussian_auc(distance), gaussian_tpr(distance, RATE)
         grown = math.exp(min(distance, 700.0))
-        found = min(grown * RATE, 1 - (1 - RATE) / grown)
-        return grown / (1 + grown), found
+        tpr = min(grown * RATE, 1 - (1 - RATE) / grown)
+        return grown / (1 + grown), tpr
 
     def exposure(self, distances: np.ndarray) -> np.ndarray:
-        """False positive rate at which the best test finds records in half of all draws; for epsilon at least."""
+        """FPR at which the best test finds records in half of all draws; a lower bound for epsilon."""
         return np.asarray(ndtr(-distances) if self.power == 2 else np.exp(-distances) / 2)
 
 
@@ -93,14 +93,14 @@ FAMILIES = (Family("gaussian", "mu", 2), Family("epsilon", "epsilon", 1))
 
 
 def added(units: np.ndarray, part: ReleasedPart) -> np.ndarray:
-    """What a part adds to the distance's power, shape (records,)."""
+    """A part's contribution to the distance's power, shape (records,)."""
     assert part.noise is not None
     return part.noise.distance(np.asarray(units, float)[:, part.visible])
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyReleases:
-    """What one client released with noise of one law, and what one step between neighbours is."""
+    """One client's releases with noise of one law, and the neighbouring relation."""
 
     law: Family
     entries: tuple[TranscriptEntry, ...]
@@ -121,38 +121,38 @@ class NoisyReleases:
         """The largest distance that was charged for."""
         total = 0.0
         for entry in self.entries:
-            asked = question_of(entry)
+            query = question_of(entry)
             for name, part in self.parts(entry).items():
-                assert asked is not None
+                assert query is not None
                 try:
-                    total += self.law.charged(asked, name, part, self.schema, self.relation)
+                    total += self.law.max_distance(query, name, part, self.schema, self.relation)
                 except PrivfedError:  # written for another schema
                     continue
         return float(total ** (1 / self.law.power))
 
     @property
-    def compared(self) -> int:
-        """How many records a step between neighbours is about: one, or the two that change places."""
+    def n_records(self) -> int:
+        """Number of records in which neighbours differ: one, or two if one replaces the other."""
         return 2 if self.relation == "replace-one" else 1
 
     def distances(self, *records: Rows) -> np.ndarray:
-        """How far each record moves what left, or each in the other's place, shape (records,)."""
+        """Effect of each record on the releases, or of replacing it by the other, shape (records,)."""
         views, total = (
-            [View.of(self.schema, x, y) for x, y in records],
+            [View.of(self.schema, X, y) for X, y in records],
             np.zeros(len(records[0][0])),
         )
         for entry in self.entries:
             parts = self.parts(entry)
-            told = [equations_of(entry, view) for view in views] if parts else [{}]
-            for name in (name for name in told[0] if name in parts):
-                own = [np.asarray(each[name].added, float) for each in told]
-                moved = own[0] if len(own) == 1 else own[0] - own[1]
-                total += added(moved, parts[name])
+            by_view = [equations_of(entry, view) for view in views] if parts else [{}]
+            for name in (name for name in by_view[0] if name in parts):
+                rows = [np.asarray(equations[name].added, float) for equations in by_view]
+                change = rows[0] if len(rows) == 1 else rows[0] - rows[1]
+                total += added(change, parts[name])
         return np.asarray(total ** (1 / self.law.power))
 
-    def real(self, table: Table) -> np.ndarray:
-        """How far its own records do: each taken away, or the next one put in its place."""
-        if self.compared == 1 or not len(table.x):
+    def own_distances(self, table: Table) -> np.ndarray:
+        """Effect of its own records: each removed, or replaced by the next."""
+        if self.n_records == 1 or not len(table.x):
             return self.distances((table.x, table.y)) if len(table.x) else np.empty(0)
         others = np.roll(np.arange(len(table.x)), 1)
         y = None if table.y is None else table.y[others]
@@ -165,7 +165,7 @@ class NoisyReleases:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Clients that were asked alike have the same worst record."""
+        """Cache key: clients with equal queries have the same worst record."""
         return tuple(
             (entry.kind, entry.fields, name, part.noise, _mask(part))
             for entry in self.entries
@@ -180,46 +180,46 @@ def _mask(part: ReleasedPart) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class RecordInfluence:
-    """How far records move one client's releases: the schema's worst, and its own if known."""
+    """Effect of records on one client's releases: the schema's worst, and its own if known."""
 
-    heard: NoisyReleases
+    releases: NoisyReleases
     worst: float
-    real: np.ndarray
+    own_distances: np.ndarray
 
     @cached_property
     def charge(self) -> float:
         """The largest distance that was charged for."""
-        return self.heard.charge
+        return self.releases.charge
 
     @property
     def client(self) -> str:
-        """The client's name."""
-        return self.heard.entries[0].client
+        """Name of the client."""
+        return self.releases.entries[0].client
 
     @property
     def attained(self) -> float:
-        """The largest distance of its own records, or of the schema's if they are not known."""
-        return float(self.real.max()) if len(self.real) else self.worst
+        """The largest distance of its own records, or of the schema's if they are unknown."""
+        return float(self.own_distances.max()) if len(self.own_distances) else self.worst
 
     @property
-    def most(self) -> float:
+    def largest(self) -> float:
         """The largest distance of any record."""
-        return max(self.worst, float(self.real.max(initial=0.0)))
+        return max(self.worst, float(self.own_distances.max(initial=0.0)))
 
     @property
-    def share(self) -> float:
-        """The same as a share of the charge; without end where nothing was charged for it."""
+    def relative(self) -> float:
+        """The same as a fraction of the charge; infinite if the charge is 0."""
         if self.charge == 0:
-            return math.inf if self.most else 0.0
-        return self.most / self.charge
+            return math.inf if self.largest else 0.0
+        return self.largest / self.charge
 
 
 class WorstRecord(Attack):
     """Searches the schema for the record that noise hides worst, and compares it with the charge.
 
-    A record beyond the charge shows a sensitivity declared too small: a claim is broken. If none
-    that is found comes to half of it, the noise may be larger than needed. The records themselves, if known, only say
-    how far the median and the largest of them come.
+    A record beyond the charge shows a sensitivity declared too small: a guarantee is violated. If none
+    found reaches half of it, the noise may be larger than necessary. The client's records, if known, give
+    the median and the largest distance.
     """
 
     name: ClassVar[str] = "worst_record"
@@ -242,72 +242,74 @@ class WorstRecord(Attack):
         if known is None:
             return []
         deadline = self.deadline()
-        found = [self._law(law, transcript, truth or {}, known, deadline) for law in FAMILIES]
-        return [finding for both in found for finding in both]
+        findings = [self._family(law, transcript, truth or {}, known, deadline) for law in FAMILIES]
+        return [finding for group in findings for finding in group]
 
-    def _law(
+    def _family(
         self, law: Family, transcript: Transcript, truth: Truth, schema: Any, deadline: Deadline
     ) -> list[Finding]:
-        """The worst record of the client for which it comes nearest to the charge."""
+        """The findings of the client whose worst record is nearest to the charge."""
         worst: dict[tuple[Any, ...], float] = {}
-        heard, read = [], 0
+        effects, read = [], 0
         for client in transcript.clients:
-            own = NoisyReleases(law, transcript.of(client=client).entries, schema, self.relation)
-            if not own.key or not own.charge or deadline.over:
+            noisy = NoisyReleases(law, transcript.of(client=client).entries, schema, self.relation)
+            if not noisy.key or not noisy.charge or deadline.over:
                 continue
-            if own.key not in worst:
-                worst[own.key] = search(own.distances, schema, deadline, own.compared)
-            real = own.real(truth[client]) if client in truth else np.empty(0)
-            heard.append(RecordInfluence(own, worst[own.key], real))
+            if noisy.key not in worst:
+                worst[noisy.key] = search(noisy.distances, schema, deadline, noisy.n_records)
+            distances = noisy.own_distances(truth[client]) if client in truth else np.empty(0)
+            effects.append(RecordInfluence(noisy, worst[noisy.key], distances))
             read += not deadline.over
-        if not heard:
+        if not effects:
             return []
-        partial = deadline.partial(read, len(heard), "clients")
-        told = self._told(law, max(heard, key=lambda each: (each.share, each.most)), heard, partial)
-        return [told, *self._rate(law, told)]
+        partial = deadline.partial(read, len(effects), "clients")
+        finding = self._finding(
+            law, max(effects, key=lambda e: (e.relative, e.largest)), effects, partial
+        )
+        return [finding, *self._rate_findings(law, finding)]
 
-    def _rate(self, law: Family, told: Finding) -> list[Finding]:
-        """What the best test can expect to find of the worst record; pure noise only bounds it."""
+    def _rate_findings(self, law: Family, finding: Finding) -> list[Finding]:
+        """The best test's expected TPR for the worst record; pure epsilon only bounds it."""
         if law.power == 1:
             return []
-        _, found = law.rates(told.value)
+        _, tpr = law.rates(finding.value)
         expected = self.finding(
             "share of draws expected to reveal the worst record while 1 % are wrongly accused",
-            found,
+            tpr,
             of=1.0,
-            low=found,
-            high=found,
+            low=tpr,
+            high=tpr,
             baseline=RATE,
-            releases=told.releases,
-            severity=told.severity,
+            releases=finding.releases,
+            severity=finding.severity,
             measure="found at 1 %",
             limit="found at 1 %",
-            simulation=told.simulation,
-            partial=told.partial,
+            simulation=finding.simulation,
+            partial=finding.partial,
         )
         return [expected]
 
-    def _told(
-        self, law: Family, own: RecordInfluence, heard: Sequence[RecordInfluence], partial: str
+    def _finding(
+        self, law: Family, effect: RecordInfluence, effects: Sequence[RecordInfluence], partial: str
     ) -> Finding:
-        """One client's records beside its own charge: others may have paid, and told, more."""
-        charge, worst = own.charge, own.most
-        figures = {"the schema's worst": own.worst, f"the {law.unit} charged": charge}
-        real = np.concatenate([each.real for each in heard])
-        if len(real):
+        """The finding of one client's records against its own charge: others' may be larger."""
+        charge, worst = effect.charge, effect.largest
+        figures = {"the schema's worst": effect.worst, f"the {law.unit} charged": charge}
+        distances = np.concatenate([item.own_distances for item in effects])
+        if len(distances):
             figures |= {
-                "median record": float(np.median(real)),
-                "largest record": float(real.max()),
+                "median record": float(np.median(distances)),
+                "largest record": float(distances.max()),
             }
-        told = "expected" if law.power == 2 else "at most"
+        qualifier = "expected" if law.power == 2 else "at most"
         detail: dict[str, Any] = {
-            name: {law.unit: value, f"area {told}": area, f"found at 1 % {told}": found}
+            name: {law.unit: value, f"area {qualifier}": roc_auc, f"found at 1 % {qualifier}": tpr}
             for name, value in figures.items()
-            for area, found in (law.rates(value),)
+            for roc_auc, tpr in (law.rates(value),)
         }
-        detail["by client"] = {each.client: {law.unit: each.attained} for each in heard}
+        detail["by client"] = {item.client: {law.unit: item.attained} for item in effects}
         beyond = worst > charge * (1 + ROUNDING)
-        what = "record" if own.heard.compared == 1 else "record in another's place"
+        what = "record" if effect.releases.n_records == 1 else "record in another's place"
         if worst < LARGE * charge:
             detail["note"] = (
                 "the records found reach less than half of the charge: the noise may be larger than necessary"
@@ -317,66 +319,70 @@ class WorstRecord(Attack):
             worst,
             of=charge,
             baseline=0.0,
-            releases=own.heard.kinds,
+            releases=effect.releases.kinds,
             severity=Severity.BREACH if beyond else Severity.NONE,
             detail=detail,
-            simulation=bool(len(real)),
-            exposed={each.client: law.exposure(each.real) for each in heard if len(each.real)},
+            simulation=bool(len(distances)),
+            exposed={
+                item.client: law.exposure(item.own_distances)
+                for item in effects
+                if len(item.own_distances)
+            },
             partial=partial,
         )
 
 
 def search(
-    distances: Distance, schema: PublicSchema, deadline: Deadline, compared: int = 1
+    distances: Distance, schema: PublicSchema, deadline: Deadline, n_records: int = 1
 ) -> float:
-    """The largest distance found of any record of the schema, or of any two from each other.
+    """Search for the largest distance of any record of the schema, or between any two.
 
     Corners and random records first; then rounds of mutations of the best; then each column of the
-    best record in turn. ``compared`` records are searched together.
+    best record in turn. ``n_records`` are searched together.
     """
     single = [*schema.features, *([] if schema.target is None else [schema.target])]
-    columns = single * compared
+    columns = single * n_records
     rng = np.random.default_rng(0)
 
-    def judged(records: np.ndarray) -> np.ndarray:
+    def distances_of(records: np.ndarray) -> np.ndarray:
         split = len(schema.features)
-        each = np.split(records, compared, axis=1)
+        parts = np.split(records, n_records, axis=1)
         return distances(
-            *((x[:, :split], None if schema.target is None else x[:, split]) for x in each)
+            *((X[:, :split], None if schema.target is None else X[:, split]) for X in parts)
         )
 
-    records = drawn(columns, FIRST, rng)
-    values = judged(records)
+    records = sample(columns, FIRST, rng)
+    values = distances_of(records)
     for _ in range(ROUNDS):
         if deadline.over:
             break
         best = records[np.argsort(-values)[: max(2, round(BEST * FIRST))]]
         parents = best[rng.integers(len(best), size=ROUND)]
-        fresh = np.where(rng.random(parents.shape) < MUTATED, drawn(columns, ROUND, rng), parents)
-        records, values = np.concatenate([best, fresh]), judged(np.concatenate([best, fresh]))
-    record, most = records[values.argmax()], float(values.max())
-    for place in list(range(len(columns))) * POLISHED:
+        fresh = np.where(rng.random(parents.shape) < MUTATED, sample(columns, ROUND, rng), parents)
+        records, values = np.concatenate([best, fresh]), distances_of(np.concatenate([best, fresh]))
+    record, largest = records[values.argmax()], float(values.max())
+    for index in list(range(len(columns))) * POLISHED:
         if deadline.over:
             break
         tries = np.repeat(record[None], GRID, axis=0)
-        low, high = columns[place].bounds
-        tries[:, place] = whole(columns[place], np.linspace(low, high, GRID))
-        found = judged(tries)
-        if found.max() > most:
-            record, most = tries[found.argmax()], float(found.max())
-    return most
+        low, high = columns[index].bounds
+        tries[:, index] = round_values(columns[index], np.linspace(low, high, GRID))
+        trial_values = distances_of(tries)
+        if trial_values.max() > largest:
+            record, largest = tries[trial_values.argmax()], float(trial_values.max())
+    return largest
 
 
-def drawn(columns: Sequence[PublicColumn], count: int, rng: np.random.Generator) -> np.ndarray:
-    """Records of the schema, each column at a bound or anywhere between; shape (count, columns)."""
-    made = []
+def sample(columns: Sequence[PublicColumn], count: int, rng: np.random.Generator) -> np.ndarray:
+    """Random records of the schema, each column at a bound or between; shape (count, columns)."""
+    arrays = []
     for column in columns:
         low, high = column.bounds
         inside, edge = rng.uniform(low, high, count), rng.choice([low, high], count)
-        made.append(whole(column, np.where(rng.random(count) < 0.5, edge, inside)))
-    return np.column_stack(made)
+        arrays.append(round_values(column, np.where(rng.random(count) < 0.5, edge, inside)))
+    return np.column_stack(arrays)
 
 
-def whole(column: PublicColumn, values: np.ndarray) -> np.ndarray:
-    """Values that the column can have."""
+def round_values(column: PublicColumn, values: np.ndarray) -> np.ndarray:
+    """Round values to those that the column can have."""
     return values if column.kind == "number" else np.rint(values)

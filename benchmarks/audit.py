@@ -22,7 +22,7 @@ from result_rows import PaperRows, arguments
 from scipy.special import ndtr
 
 from privfed.attacks.finding import Finding
-from privfed.attacks.roc import clopper_pearson, discrete, gaussian_area, gaussian_found
+from privfed.attacks.roc import clopper_pearson, discrete, gaussian_auc, gaussian_tpr
 from privfed.audits.bounds import (
     epsilon_from_event,
     mu_from_event,
@@ -362,7 +362,7 @@ def expected() -> None:
         found = discrete(DiscreteGaussian(sigma), sigma)
         print(
             f"mu 1 at sigma {sigma}: TPR at 1 % {found.at(0.01):.4f} (continuous "
-            f"{gaussian_found(1, 0.01):.4f}), AUC {found.auc:.4f} ({gaussian_area(1):.4f})"
+            f"{gaussian_tpr(1, 0.01):.4f}), AUC {found.auc:.4f} ({gaussian_auc(1):.4f})"
         )
 
 

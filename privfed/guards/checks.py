@@ -394,7 +394,7 @@ def _game(trial: GuardTrial, check: str, question: str, times: int) -> Finding:
     noise, and with refusals, sums and raw cells, which reveal faults.
     """
     found = _played(trial, trial.claim.privacy, times)
-    least = least_found(trial.claim.privacy, trial.runs, SHARE / 2)
+    least = min_detectable(trial.claim.privacy, trial.runs, SHARE / 2)
     detail = {**found.detail, "claimed": trial.claim.epsilon, "rounds": times}
     return replace(found, attack=check, question=question, detail=detail, of=None, detectable=least)
 
@@ -441,7 +441,7 @@ def _move(trial: GuardTrial, pair: Pair, times: int, before: int, columns: slice
     return Move(pair.name, sampler(pair.present), sampler(pair.absent))
 
 
-def least_found(claim: PrivacyClaim, runs: int, alpha: float) -> float:
+def min_detectable(claim: PrivacyClaim, runs: int, alpha: float) -> float:
     """Return the smallest epsilon, nats, that a game detects with power .8; infinite if none.
 
     For a Gaussian claim: of narrower noise, tested at its best threshold. For others: of an answer that is correct with
@@ -509,7 +509,7 @@ def check_spent(trial: GuardTrial) -> Finding:
         question=question,
         metric=metric,
         of=None,
-        detectable=least_found(nothing, trial.runs, SHARE / 2),
+        detectable=min_detectable(nothing, trial.runs, SHARE / 2),
         detail={**found.detail, "claimed": 0.0},
     )
 

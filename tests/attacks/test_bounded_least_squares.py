@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
 from privfed.attacks import bounded_least_squares as box
-from privfed.attacks.bounded_least_squares import boxed
+from privfed.attacks.bounded_least_squares import solve_bounded
 from privfed.attacks.deadline import Deadline
 
 
@@ -28,7 +28,7 @@ def test_no_slope_leads_on_within_the_box(seed: int, unknowns: int, equations: i
     """Where it is above zero it is flat, at zero it rises; however it is solved."""
     gram, right = system(seed, unknowns, equations)
     most = np.full(unknowns, 1e3)
-    found = boxed(gram, right, most, Deadline(60))
+    found = solve_bounded(gram, right, most, Deadline(60))
     slope = (gram @ found - right) / np.abs(gram).max()
     assert found.min() >= 0 and (slope[found <= 0] > -1e-8).all()
     assert np.abs(slope[found > 0]).max(initial=0.0) < 1e-8
@@ -41,7 +41,7 @@ def test_it_is_what_scipy_finds(unknowns: int, equations: int) -> None:
     root = np.linalg.cholesky(gram).T
     aim = np.linalg.solve(root.T, right)
     known = lsq_linear(root, aim, bounds=(0, 1), method="bvls", tol=1e-14).x
-    found = boxed(gram, right, np.ones(unknowns), Deadline(60))
+    found = solve_bounded(gram, right, np.ones(unknowns), Deadline(60))
 
     def value(at: np.ndarray) -> float:
         return float(at @ gram @ at / 2 - right @ at)
@@ -53,16 +53,16 @@ def test_what_goes_round_in_circles_is_solved_one_by_one(monkeypatch: pytest.Mon
     """Without patience the slower way is taken, to the same end."""
     gram, right = system(3, 30, 50)
     wide = np.full(30, 50.0)
-    found = boxed(gram, right, wide, Deadline(60))
+    found = solve_bounded(gram, right, wide, Deadline(60))
     monkeypatch.setattr(box, "PATIENCE", 0)
-    assert (found == 0).any() and boxed(gram, right, wide, Deadline(60)) == pytest.approx(
+    assert (found == 0).any() and solve_bounded(gram, right, wide, Deadline(60)) == pytest.approx(
         found, abs=1e-6
     )
 
 
 def test_nothing_is_solved_at_once_and_time_that_is_up_ends_it() -> None:
     """No unknowns; and without time what was reached lies within the box."""
-    assert boxed(np.zeros((0, 0)), np.zeros(0), np.zeros(0), Deadline(1)).shape == (0,)
+    assert solve_bounded(np.zeros((0, 0)), np.zeros(0), np.zeros(0), Deadline(1)).shape == (0,)
     gram, right = system(2, 30, 20)
-    found = boxed(gram, right, np.full(30, 0.5), Deadline(1e-9))
+    found = solve_bounded(gram, right, np.full(30, 0.5), Deadline(1e-9))
     assert ((found >= 0) & (found <= 0.5)).all()

@@ -132,7 +132,7 @@ def test_equations_hold_for_the_members() -> None:
         for entry in released([query], OWNERS, "open", None):
             view = View(OWNERS[entry.client], SCHEMA)
             for told in linear_equations(entry, view):
-                assert told.exact and np.allclose(told.added.sum(axis=0), told.told)
+                assert told.exact and np.allclose(told.added.sum(axis=0), told.released)
 
 
 def test_rulefit_increments_are_linear_in_records() -> None:
@@ -255,7 +255,7 @@ def test_nobody_is_named_of_those_who_are_alike() -> None:
     """Sums that tell that one of two twins was there do not tell which; of the third owner they name all."""
     twins = {"c0": OWNERS["c0"], "c1": OWNERS["c0"], "c2": OWNERS["c2"]}
     listed = CandidateRecords.of(twins, "c0", 100, np.random.default_rng(0))
-    assert len(listed) == 40 and listed.often.sum() == 60
+    assert len(listed) == 40 and listed.copies.sum() == 60
     assert listed.members.sum() == 20 and listed.outsiders.sum() == 40
     doubled = released([WIDE], twins, "open", None)
     found, *_ = CandidateInference(unknown=[""]).run(doubled, twins, SCHEMA)
@@ -306,9 +306,9 @@ def test_a_list_counts_everybody(places: list[int], cut: int) -> None:
     listed = CandidateRecords.of(told, "a", 100, np.random.default_rng(0))
     for at, record in enumerate(listed.x):
         counted = [int((rows == record).all(axis=1).sum()) for rows in (x, own, held)]
-        assert counted == [listed.often[at], listed.members[at], listed.controls[at]]
-    assert (listed.outsiders == listed.often - listed.members).all()
-    assert (listed.x[listed.own] == own).all()
+        assert counted == [listed.copies[at], listed.members[at], listed.controls[at]]
+    assert (listed.outsiders == listed.copies - listed.members).all()
+    assert (listed.x[listed.own_index] == own).all()
 
 
 def test_time_that_is_up_keeps_what_was_found() -> None:
@@ -375,7 +375,7 @@ def test_the_solver_stays_within_its_bounds() -> None:
     rows = rng.normal(size=(30, 3)) * 100
     system.gram, system.right = rows.T @ rows, rows.T @ rows @ np.array([1.5, -0.5, 2.0])
     found = system.solve(Deadline(60))
-    assert (found >= 0).all() and (found <= system.often).all() and system.rank == 3
+    assert (found >= 0).all() and (found <= system.copies).all() and system.rank == 3
     assert found[0] == 1.0
 
 
@@ -410,10 +410,10 @@ def test_a_rank_is_not_worked_out_once_the_work_is_spent(monkeypatch: pytest.Mon
         raise AssertionError
 
     systems = CandidateSystems(np.ones(3))
-    systems._all[""] = CandidateSystem(np.ones(3))
+    systems._systems[""] = CandidateSystem(np.ones(3))
     monkeypatch.setattr(np.linalg, "eigvalsh", never)
-    systems.put_away(Deadline(0.0))
-    assert systems.rank is None and not systems._all
+    systems.keep_rank(Deadline(0.0))
+    assert systems.rank is None and not systems._systems
 
 
 @given(st.integers(1, 6), st.integers(0, 8))
@@ -434,6 +434,6 @@ def test_a_threshold_that_few_outsiders_set_may_let_through_many_others() -> Non
         one = CandidateResult(
             100, outsiders, curve, np.ones(100), 12.0, 1.0, None, 0.0, 0, system, named=None
         )
-        return str(CandidateInference()._told("", [one] * 3, "").severity)
+        return str(CandidateInference()._finding("", [one] * 3, "").severity)
 
     assert told(10) == "none" and told(2000) == "some"

@@ -69,7 +69,7 @@ def test_small_leaves_are_counted_as_by_hand() -> None:
     model = DecisionTreeClassifier(max_leaf_nodes=20, random_state=0)
     read = fitted(model, x, y)
     scored = risks.small_leaves(
-        read, risks.LabelledRecords(x, y), risks.LabelledRecords(others, z), least=5
+        read, risks.LabelledRecords(x, y), risks.LabelledRecords(others, z), size=5
     )
     place, elsewhere = model.apply(x), model.apply(others)
     members = [sum(place == place[i]) - 1 < 4 for i in range(90)]
@@ -171,7 +171,7 @@ def test_shares_of_few_records_that_differ_by_chance_are_no_finding(
     rng, runs, found = np.random.default_rng(0), 400, []
     for _ in range(runs):
         groups = [(rng.random(size) < rate).astype(float) for size in (train, held)]
-        found.append(risks._compared(groups, "leaf sizes", "?", "share"))
+        found.append(risks._comparison(groups, "leaf sizes", "?", "share"))
     assert sum(each.severity != "none" for each in found) / runs <= 0.035
     assert all(each.p_value is not None for each in found)
     assert (
@@ -185,7 +185,7 @@ def test_shares_that_differ_are_found(trees: int) -> None:
     """The power twin: of single trees, and of averages over many, whose interval is the narrower."""
     rng = np.random.default_rng(0)
     groups = [(rng.random((100, trees)) < rate).mean(axis=1) for rate in (0.6, 0.3)]
-    found = risks._compared(groups, "leaf sizes", "?", "share")
+    found = risks._comparison(groups, "leaf sizes", "?", "share")
     assert found.severity == "some" and found.low is not None and found.high is not None
     assert (found.high - found.low < 0.1) == (trees > 1)
-    assert risks._compared(groups[::-1], "leaf sizes", "?", "share").severity == "none"
+    assert risks._comparison(groups[::-1], "leaf sizes", "?", "share").severity == "none"

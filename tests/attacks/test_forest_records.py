@@ -136,7 +136,7 @@ def test_claims_are_compared_as_by_hand() -> None:
     assert Scored.of(claims, records, []).right.tolist() == by_hand.tolist()
     assert by_hand.sum() > 5
     for nothing in (Scored.of(np.empty((0, 0)), records, []), Scored.of(claims, records[:0], [])):
-        assert (len(nothing.right), nothing.found) == (0, 0)
+        assert (len(nothing.right), nothing.recovered) == (0, 0)
 
 
 @cache
@@ -217,5 +217,5 @@ def test_what_guesses_do_as_well_is_bounded_from_above() -> None:
     weights = drawn @ -np.log(guess)
     for right in drawn[:50]:
         as_well = float((weights >= right @ -np.log(guess) - 1e-9).mean())
-        assert forest_records.chance_of(right, guess) >= as_well - 0.01
-    assert forest_records.chance_of(np.array([True]), np.array([0.004])) == 0.004
+        assert forest_records.chernoff_bound(right, guess) >= as_well - 0.01
+    assert forest_records.chernoff_bound(np.array([True]), np.array([0.004])) == 0.004

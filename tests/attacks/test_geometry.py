@@ -27,7 +27,7 @@ def test_memberships_are_the_learners() -> None:
             for fuzzy_set in range(5):
                 expected = own.degree(np.arange(50), feature, fuzzy_set)
                 assert np.allclose(degrees[:, feature, fuzzy_set], expected)
-    assert geometry.only([2, 0]).each.tolist() == [3, 2]
+    assert geometry.only([2, 0]).n_sets.tolist() == [3, 2]
 
 
 def test_subtraction_works_out_uneven_sets_too() -> None:

@@ -43,7 +43,7 @@ def test_twelve_sums_of_thirty_bits_decide_a_list_of_a_hundred() -> None:
 def test_a_proof_that_is_out_of_reach_is_foretold(sums: int) -> None:
     """The nodes expected before a reduction are no more than a reduced basis has, but for the slack."""
     exact, _ = planted(40, sums, 30)
-    embedded = Embedding(exact.added, exact.released, exact.most, exact.prior)
+    embedded = Embedding(exact.added, exact.released, exact.upper, exact.prior)
     found = lattice.nodes(lattice.log_lengths(lattice.kernel(exact.added)), embedded.reach)
     assert embedded.proof <= lattice.SLACK * found
     assert (embedded.proof > 1e6) == (sums == 2)
@@ -119,7 +119,7 @@ def test_equal_candidates_are_not_told_apart() -> None:
     one, other = np.flatnonzero(member == 0)[0], np.flatnonzero(member == 1)[0]
     added = exact.added.copy()
     added[:, one] = added[:, other]
-    alike = ExactSums(added, added @ member, exact.most, exact.prior)
+    alike = ExactSums(added, added @ member, exact.upper, exact.prior)
     alike.solve(Deadline())
     assert np.flatnonzero(~alike.decided).tolist() == sorted([one, other])
 

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from privfed.attacks import linkage
 from privfed.attacks.finding import Finding
-from privfed.attacks.individuals import BitResponses, HashedResponses, SingleBits, standardised
+from privfed.attacks.individuals import BitResponses, HashedResponses, SingleBits, standardise
 from privfed.attacks.linkage import BITS, LINKED, Linkage
 from privfed.attacks.roc import RocCurve
 from privfed.engines.cohort import CohortDisclosure
@@ -143,7 +143,7 @@ def test_single_bits_of_one_template_meet_the_mechanism_s_own_curve() -> None:
 
 def test_standing_leaves_a_person_s_own_book_out() -> None:
     """Of the strangers', where NaN marks it; a constant row stands nowhere."""
-    own, others = standardised(
+    own, others = standardise(
         np.array([3.0, 1.0]), np.array([[np.nan, 0.0, 2.0], [1.0, np.nan, 1.0]])
     )
     assert own == pytest.approx([2.0, 0.0])

@@ -18,12 +18,12 @@ from privfed.attacks.base import HELD_OUT
 from privfed.attacks.membership import (
     LikelihoodRatios,
     Membership,
-    areas_elsewhere,
     auc,
-    auc_deviation,
+    auc_std,
     between_draws,
-    elsewhere,
-    judged,
+    compare_scores,
+    other_groups,
+    pairwise_aucs,
 )
 from privfed.attacks.roc import RocCurve, discrete
 from privfed.engines.local import LocalDisclosure
@@ -219,7 +219,7 @@ def test_area_under_the_curve() -> None:
     """By hand, with ties; its deviation shrinks with the groups."""
     assert auc(np.array([2.0, 3.0]), np.array([1.0, 2.0])) == 0.875
     assert auc(np.array([]), np.array([1.0])) == 0.5
-    assert 0 < auc_deviation(0.7, 1000, 1000) < auc_deviation(0.7, 10, 10) < 0.2
+    assert 0 < auc_std(0.7, 1000, 1000) < auc_std(0.7, 10, 10) < 0.2
 
 
 def test_ties_are_broken_by_a_coin() -> None:
@@ -295,10 +295,12 @@ def test_the_interval_over_draws_holds_what_it_should(shared: float) -> None:
             list(shared * common + (1 - shared) * each + each_one)
             for each, each_one in zip((own, others), people, strict=True)
         ]
-        told = judged(sides[0], sides[1], drawn=True)
+        told = compare_scores(sides[0], sides[1], drawn=True)
         assert told is not None
         held += told.low <= 0.5 <= told.high
-        areas = [auc(side, rest) for side, rest in zip(sides[0], elsewhere(sides[1]), strict=True)]
+        areas = [
+            auc(side, rest) for side, rest in zip(sides[0], other_groups(sides[1]), strict=True)
+        ]
         narrow += bool(abs(np.mean(areas) - 0.5) <= between_draws(np.array(areas)))
     assert held / runs >= 0.9
     assert shared or narrow / runs < 0.88
@@ -312,10 +314,10 @@ def test_few_clients_told_apart_by_chance_are_no_proof(clients: int, records: in
     for _ in range(runs):
         own = list(rng.normal(size=(clients, records)))
         rest = list(rng.normal(size=(clients, (clients - 1) * records)))
-        told = judged(own, rest, drawn=True)
+        told = compare_scores(own, rest, drawn=True)
         assert told is not None
         if told.low > 0.5:
-            chances.append(told.chance)
+            chances.append(told.p_value)
     for level in (0.05, 0.01, 0.0025):
         assert sum(chance <= level for chance in chances) <= runs * level
 
@@ -369,8 +371,8 @@ def test_one_large_client_s_draw_is_one_draw(sizes: list[int]) -> None:
         people = [rng.normal(3 * (at - middle), 1, size) for at, size in enumerate(sizes)]
         signs = rng.choice([-1.0, 1.0], len(sizes))
         own = [sign * each for sign, each in zip(signs, people, strict=True)]
-        rest = [sign * each for sign, each in zip(signs, elsewhere(people), strict=True)]
-        told = judged(own, rest, drawn=True)
+        rest = [sign * each for sign, each in zip(signs, other_groups(people), strict=True)]
+        told = compare_scores(own, rest, drawn=True)
         assert told is not None
         accused += told.low > 0.5
     assert accused / runs <= 0.07
@@ -383,9 +385,9 @@ def test_areas_above_outsiders_elsewhere_are_those_of_each_pair() -> None:
     expected = [
         [auc(a, b) if i != j else np.nan for j, b in enumerate(rest)] for i, a in enumerate(own)
     ]
-    assert areas_elsewhere(own, rest) == pytest.approx(np.array(expected), nan_ok=True)
-    told = judged(own, rest, drawn=True)
-    assert told is not None and told.area == pytest.approx(np.nanmean(expected))
+    assert pairwise_aucs(own, rest) == pytest.approx(np.array(expected), nan_ok=True)
+    told = compare_scores(own, rest, drawn=True)
+    assert told is not None and told.roc_auc == pytest.approx(np.nanmean(expected))
 
 
 def test_a_single_owner_s_records_are_compared_with_those_held_out() -> None:

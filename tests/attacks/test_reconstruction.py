@@ -29,7 +29,7 @@ from privfed.attacks.reconstruction import (
     SuccessCounts,
     cells,
     differences,
-    guessed,
+    guess_outcomes,
     power_sums,
 )
 from privfed.attacks.roc import interval
@@ -208,10 +208,10 @@ def test_sums_that_weigh_the_others_differently_claim_no_value() -> None:
     counts = np.array([True, True, False, False])
     rows = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, ~counts, names)
     groups, single = differences(rows, slice(0, 3), deadline=Deadline(9))
-    assert (groups.found, groups.claimed, single.claimed) == (1, 1, 0)
+    assert (groups.correct, groups.claimed, single.claimed) == (1, 1, 0)
     design[3] = [2, 3, 0]
     alike = LinearSystem(design, design.sum(axis=1), np.zeros(4), counts, ~counts, names)
-    assert differences(alike, slice(0, 3), deadline=Deadline(9))[1].found == 1
+    assert differences(alike, slice(0, 3), deadline=Deadline(9))[1].correct == 1
 
 
 def counted(design: np.ndarray, answers: np.ndarray, deviation: float = 0.0) -> LinearSystem:
@@ -232,7 +232,7 @@ def test_groups_of_five_and_of_nobody_are_not_small() -> None:
         design = np.array([whole, inside])
         rows = counted(design, design[:, :6].sum(axis=1))
         groups, _ = differences(rows, slice(0, 6), deadline=Deadline(9))
-        assert (groups.found, groups.claimed) == (claimed, claimed)
+        assert (groups.correct, groups.claimed) == (claimed, claimed)
 
 
 def test_a_count_is_claimed_where_rounding_is_hardly_ever_wrong() -> None:
@@ -240,7 +240,7 @@ def test_a_count_is_claimed_where_rounding_is_hardly_ever_wrong() -> None:
     held, design = np.array([3.0, 7.0]), np.eye(2)
     for deviation, found in ((0.25, 10), (0.4, 0)):
         told = cells(counted(design, held + 0.1, deviation), held, deadline=Deadline(9))
-        assert told is not None and told.found == found and told.claimed == 10
+        assert told is not None and told.correct == found and told.claimed == 10
 
 
 def test_values_that_power_sums_give_wrongly_are_not_found() -> None:
@@ -255,7 +255,7 @@ def test_values_that_power_sums_give_wrongly_are_not_found() -> None:
         answers = design[:, :2].sum(axis=1) + np.array([0, moved, 0])
         rows = LinearSystem(design, answers, none, counts, ~counts, names)
         told = power_sums(rows, slice(0, 2))
-        assert (told.found, told.claimed) == (right, 2)
+        assert (told.correct, told.claimed) == (right, 2)
 
 
 def test_power_sums_of_two_give_both_values() -> None:
@@ -475,8 +475,8 @@ def test_what_features_say_anywhere_is_no_leak() -> None:
     ages = rng.uniform(0, 100, 200)
     frame = pd.DataFrame({"age": ages, "ill": (ages > 50).astype(int)})
     own, other = (Records.from_frame(part, BINARY) for part in (frame[:60], frame[60:]))
-    assert guessed(own, [], upper=1.0) < 45
-    assert guessed(own, [other], upper=1.0) > 55
+    assert guess_outcomes(own, [], upper=1.0) < 45
+    assert guess_outcomes(own, [other], upper=1.0) > 55
 
 
 @pytest.mark.parametrize("band", [(50, 100), (30, 70)])
@@ -512,7 +512,7 @@ def test_foreign_parts_are_left_out() -> None:
     for units in (np.array(["a", "b"]), np.array([np.nan, 1.0]), np.zeros(3), np.zeros((1, 2))):
         release = replace(entry.release, parts={"counts": replace(part, units=units)})
         foreign = Transcript((replace(entry, release=release),))
-        assert len(rows_of(foreign, points, most=10, deadline=Deadline(9))) == 0
+        assert len(rows_of(foreign, points, max_rows=10, deadline=Deadline(9))) == 0
         assert attack(foreign, frame, AGES) == {}
     unknown = Transcript((replace(entry, fields=b"nonsense"),))
     assert attack(unknown, frame, AGES) == {}

@@ -10,12 +10,12 @@ import pytest
 from privfed.attacks.roc import (
     RATES,
     RocCurve,
-    area_chance,
     at_most,
+    auc_p_value,
     discrete,
     exposure,
-    gaussian_area,
-    gaussian_found,
+    gaussian_auc,
+    gaussian_tpr,
     interval,
     mean_points,
 )
@@ -29,9 +29,9 @@ def test_gaussian_rates_are_those_of_draws(mu: float) -> None:
     """200,000 members and others each."""
     rng = np.random.default_rng(1)
     curve = RocCurve.of(rng.normal(mu, 1, 200_000), rng.normal(0, 1, 200_000))
-    assert curve.auc == pytest.approx(gaussian_area(mu), abs=0.004)
+    assert curve.auc == pytest.approx(gaussian_auc(mu), abs=0.004)
     for rate in (0.01, 0.1):
-        assert curve.at(rate) == pytest.approx(gaussian_found(mu, rate), abs=0.006)
+        assert curve.at(rate) == pytest.approx(gaussian_tpr(mu, rate), abs=0.006)
 
 
 @pytest.mark.parametrize(("law", "size"), [("gaussian", 1.0), ("gaussian", 3.0), ("laplace", 1.0)])
@@ -50,7 +50,7 @@ def test_a_count_with_noise_of_mu_one_gives_a_twelfth() -> None:
     """.083 at 1 %: a strict threshold would give .058, continuous noise .092."""
     found = discrete(DiscreteGaussian(1.0), 1)
     assert found.at(0.01) == pytest.approx(0.083, abs=0.001)
-    assert gaussian_found(1.0, 0.01) == pytest.approx(0.092, abs=0.001)
+    assert gaussian_tpr(1.0, 0.01) == pytest.approx(0.092, abs=0.001)
 
 
 def test_laplace_noise_attains_its_epsilon() -> None:
@@ -63,8 +63,8 @@ def test_laplace_noise_attains_its_epsilon() -> None:
 def test_wide_noise_is_continuous() -> None:
     """On a fine grid the discrete law's rates are the closed form's."""
     found = discrete(DiscreteGaussian(200.0), 300)
-    assert found.auc == pytest.approx(gaussian_area(1.5), abs=1e-4)
-    assert found.at(0.01) == pytest.approx(gaussian_found(1.5, 0.01), abs=1e-3)
+    assert found.auc == pytest.approx(gaussian_auc(1.5), abs=1e-4)
+    assert found.at(0.01) == pytest.approx(gaussian_tpr(1.5, 0.01), abs=1e-3)
 
 
 def test_intervals_are_those_of_clopper_and_pearson() -> None:
@@ -148,7 +148,7 @@ def test_chance_gives_so_large_an_area_no_more_often_than_told(
     scores = np.random.default_rng(0).random((20_000, members + outsiders))
     ranks = scores.argsort(axis=1).argsort(axis=1)[:, :members] + 1
     areas = (ranks.sum(axis=1) - members * (members + 1) / 2) / (members * outsiders)
-    told = {area: area_chance(area, members, outsiders) for area in np.unique(areas)}
+    told = {area: auc_p_value(area, members, outsiders) for area in np.unique(areas)}
     chances = np.array([told[area] for area in areas])
     for level in (0.3, 0.1, 0.05, 0.01, 0.002):
         assert np.mean(chances <= level) <= level + 5 * np.sqrt(level / 20_000)

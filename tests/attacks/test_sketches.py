@@ -79,6 +79,6 @@ def test_whole_numbers_meet_whole_numbers_by_chance(others: int) -> None:
             if size
         }
         heard = {"A": ClientSketches({0: np.unique(rng.integers(1, 90, 20)).astype(float)}, {})}
-        told = SketchedValues()._scored("cells", truth, heard, lambda one: one.told, 0.0, "")
+        told = SketchedValues()._scored("cells", truth, heard, lambda one: one.sketched, 0.0, "")
         accused += told.severity != "none"
     assert accused / runs <= 0.05

@@ -208,10 +208,12 @@ def test_the_attack_finds_nothing_beyond_the_span() -> None:
     worked = derive_sums(transcript)
     assert worked is not None
     degrees = Geometry(SETS, np.zeros(FEATURES), np.ones(FEATURES)).degrees(records.x)
-    filled = [c for c in worked.found["weights"] if weight(degrees, c).sum() > 0]
+    filled = [c for c in worked.derived["weights"] if weight(degrees, c).sum() > 0]
     assert len(filled) >= 10
     for cell in filled:
-        assert worked.found["weights"][cell] == pytest.approx(weight(degrees, cell).sum(), abs=1e-6)
+        assert worked.derived["weights"][cell] == pytest.approx(
+            weight(degrees, cell).sum(), abs=1e-6
+        )
     assert np.mean([span.exposed(cell, "weights") for cell in filled]) > 0.95
 
 
@@ -221,5 +223,5 @@ def test_the_attack_misses_little_of_the_span() -> None:
     span, worked = span_of(transcript), derive_sums(transcript)
     assert worked is not None
     wanted = [c for c in revealing(span, records) if span.exposed(c, "weights")]
-    assert sum(c in worked.found["weights"] for c in wanted) >= 0.9 * len(wanted)
+    assert sum(c in worked.derived["weights"] for c in wanted) >= 0.9 * len(wanted)
     assert Subtraction().attackable(transcript)

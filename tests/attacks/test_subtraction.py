@@ -151,7 +151,7 @@ def test_a_single_levels_cells_nulled_alone_all_come_back(diabetes) -> None:  # 
                 feature = entry.query["features"][column]
                 if all(feature != used for used, _ in path):
                     nulled += 1
-                    alone += frozenset([*path, (feature, int(j))]) in worked.found["weights"]
+                    alone += frozenset([*path, (feature, int(j))]) in worked.derived["weights"]
         assert alone == nulled > 20
 
 
@@ -172,8 +172,8 @@ def test_targets_that_cancel_are_not_taken_for_none() -> None:
     x = np.array([[1.0, 0.0], [2.5, 0.1], [7.0, 0.3], [7.0, 0.9]])  # at the sets' peaks
     own = {"one": Records(SCHEMA, x, np.array([8.0, 2.0, 5.0, 5.0]))}
     worked = derive_sums(withheld(own, 0, [0, 1]))
-    assert worked is not None and worked.heard.hidden == {cell((0, 0)), cell((0, 1))}
-    assert all(not found for found in worked.found.values())
+    assert worked is not None and worked.sums.hidden == {cell((0, 0)), cell((0, 1))}
+    assert all(not found for found in worked.derived.values())
 
 
 @pytest.mark.parametrize(("column", "place"), [(0, 0), (0, 4), (1, 2), (1, 3)])
