@@ -26,10 +26,10 @@ class Allocator(ABC):
 
     def next(self, past: Sequence[Release] = ()) -> Fraction:
         """Propose an amount for the next round, from past releases (BudgetError: nothing remains)."""
-        left = self.total - sum(self.proposed)
-        if left <= 0:
+        remaining = self.total - sum(self.proposed)
+        if remaining <= 0:
             raise BudgetError("all of the allocator's total has been proposed; plan fewer rounds")
-        amount = min(left, self.amount(past))
+        amount = min(remaining, self.amount(past))
         if amount <= 0:
             raise BudgetError("an allocator's rule must propose an amount above 0")
         self.proposed = (*self.proposed, amount)
@@ -89,8 +89,8 @@ class ByRule(Allocator):
 
     def amount(self, past: Sequence[Release]) -> Fraction:
         """See the class."""
-        left = self.total - sum(self.proposed)
-        return exact(self.rule(past, left), "the rule's amount")
+        remaining = self.total - sum(self.proposed)
+        return exact(self.rule(past, remaining), "the rule's amount")
 
 
 def _rounds(rounds: int) -> int:

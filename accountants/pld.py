@@ -33,58 +33,58 @@ def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
     A loss without a law counts by its epsilon (randomized response dominates every pure loss).
     UnsupportedLoss: a loss has neither a law nor a pure epsilon, or no finite guarantee.
     """
-    found: Counter[DominatingPair] = Counter()
+    counts: Counter[DominatingPair] = Counter()
     for loss, times in Counter(losses).items():  # Counter(Counter) keeps the counts
         if not loss.finite or loss.delta:
             raise UnsupportedLoss("a release without a pure or concentrated guarantee has no curve")
         for charged in loss.laws:
-            for pair, count in charged.law.pairs(charged.units).items():
-                found[pair] += times * count
+            for pair, number in charged.law.pairs(charged.units).items():
+                counts[pair] += times * number
         if not loss.laws and not loss.nothing:
             if loss.epsilon is None:
                 raise UnsupportedLoss("a zCDP loss without the law of its noise has no curve")
-            found[ResponsePair(float(loss.epsilon))] += times
-    return found
+            counts[ResponsePair(float(loss.epsilon))] += times
+    return counts
 
 
-def bucketed(found: Counter[DominatingPair]) -> Counter[DominatingPair]:
+def bucketed(counts: Counter[DominatingPair]) -> Counter[DominatingPair]:
     """Group pairs into few buckets, rounding up to the largest; Gaussian shifts add in squares."""
-    sorted_: Counter[DominatingPair] = Counter()
-    squares = sum(n * pair.size**2 for pair, n in found.items() if isinstance(pair, GaussianPair))
+    buckets: Counter[DominatingPair] = Counter()
+    squares = sum(n * pair.size**2 for pair, n in counts.items() if isinstance(pair, GaussianPair))
     if squares:
-        sorted_[GaussianPair(math.sqrt(squares))] += 1
-    for pair, times in found.items():
+        buckets[GaussianPair(math.sqrt(squares))] += 1
+    for pair, times in counts.items():
         if not isinstance(pair, GaussianPair):
             rounds = math.ceil(math.log(pair.size) / math.log1p(BUCKET) - 1e-9)
             size = max(pair.size, math.exp(rounds * math.log1p(BUCKET)))
-            sorted_[replace(pair, size=size)] += times
-    return sorted_
+            buckets[replace(pair, size=size)] += times
+    return buckets
 
 
 def distribution(
-    found: Counter[DominatingPair], interval: float | None = None
+    counts: Counter[DominatingPair], interval: float | None = None
 ) -> PrivacyLossDistribution:
     """Compose one or more dominating pairs into a privacy loss distribution.
 
     ``interval`` is the width of the grid of losses, by default a thirtieth of the typical loss.
     """
-    width = interval or _interval(found)
+    width = interval or _interval(counts)
     queue: list[tuple[int, int, PrivacyLossDistribution]] = []
-    for number, (pair, times) in enumerate(found.items()):
+    for number, (pair, times) in enumerate(counts.items()):
         part = _discretised(pair, width)
         part = part if times == 1 else part.self_compose(times)
         heapq.heappush(queue, (_support(part), number, part))
     while len(queue) > 1:
-        _, _, one = heapq.heappop(queue)
-        _, number, other = heapq.heappop(queue)
-        both = one.compose(other)
+        _, _, first = heapq.heappop(queue)
+        _, number, second = heapq.heappop(queue)
+        both = first.compose(second)
         heapq.heappush(queue, (_support(both), number, both))
     return queue[0][2]
 
 
-def _interval(found: Counter[DominatingPair]) -> float:
-    squares = sum(times * min(pair.reach, pair.size) ** 2 for pair, times in found.items())
-    typical = math.sqrt(squares / found.total())
+def _interval(counts: Counter[DominatingPair]) -> float:
+    squares = sum(times * min(pair.reach, pair.size) ** 2 for pair, times in counts.items())
+    typical = math.sqrt(squares / counts.total())
     return min(max(typical / 30, 1e-6), 1e-3)
 
 
@@ -139,43 +139,42 @@ class KindAllowance:
     def covers(self, loss: Loss) -> bool:
         """Whether an answer's loss is within the allowed one, law by law.
 
-        A law covers only noise of the same name; a pure loss without a law dominates every pure
-        law.
+        A law covers only noise of the same name; a pure loss without a law dominates every pure law.
         """
-        if loss.delta > sum(own.delta for own in self.losses):
-            return False  # what may fail with a probability of its own lies within no pure one
-        names = {charged.law.name for own in self.losses for charged in own.laws}
-        pure = any(not own.laws for own in self.losses)
+        if loss.delta > sum(allowed.delta for allowed in self.losses):
+            return False  # no pure loss dominates one with a delta
+        names = {charged.law.name for allowed in self.losses for charged in allowed.laws}
+        pure = any(not allowed.laws for allowed in self.losses)
         for charged in loss.laws if names else ():
             if charged.law.name not in names and not (pure and charged.law.measure == "epsilon"):
                 return False
-        if not all(_stands_for(own) for own in self.losses if own.laws):
+        if not all(_complete(allowed) for allowed in self.losses if allowed.laws):
             return False
         for name in ("epsilon", "rho"):
-            most = [getattr(own, name) for own in self.losses]
-            if None not in most:
-                told = getattr(loss, name)
-                return told is not None and told <= sum(most, Fraction(0))
+            bounds = [getattr(allowed, name) for allowed in self.losses]
+            if None not in bounds:
+                value = getattr(loss, name)
+                return value is not None and value <= sum(bounds, Fraction(0))
         return False
 
 
-def _stands_for(loss: Loss) -> bool:
-    """Whether the laws of a loss account for all that it states."""
-    return sum(each.law.loses(each.units) for each in loss.laws) >= (loss.epsilon or loss.rho or 0)
+def _complete(loss: Loss) -> bool:
+    """Whether the laws of a loss account for its stated epsilon or rho."""
+    return sum(c.law.loses(c.units) for c in loss.laws) >= (loss.epsilon or loss.rho or 0)
 
 
 @lru_cache(maxsize=256)  # owners of one policy, and a sweep's seeds, have equal arguments
 def retrospective(
-    allowed: tuple[KindAllowance, ...], delta: float, own: float
+    allowed: tuple[KindAllowance, ...], delta: float, enforced: float
 ) -> ComposedGuarantee:
     """Return the smallest epsilon at a delta that holds for everything that a policy allowed.
 
     However a server chooses its queries, every answer of a kind is a randomized function of one
     draw from that kind's dominating pair. So the whole exchange, stopped at any time, is a function
     of all draws, which are independent. This holds because the policy was fixed before the first
-    answer. ``own`` is the enforcing accountant's epsilon.
+    answer. ``enforced`` is the enforcing accountant's epsilon.
     """
-    best = ComposedGuarantee(own, delta, "filter", ADAPTIVE)
+    best = ComposedGuarantee(enforced, delta, "filter", ADAPTIVE)
     if delta <= 0 or not allowed:
         return best
     losses = _in_all(allowed)
@@ -208,17 +207,20 @@ def rdp_epsilons(allowed: Sequence[KindAllowance]) -> list[tuple[float, float]]:
 
 
 def of_entries(
-    entries: Iterable[Recorded], allowed: Sequence[KindAllowance] | None, delta: float, own: float
+    entries: Iterable[Recorded],
+    allowed: Sequence[KindAllowance] | None,
+    delta: float,
+    enforced: float,
 ) -> ComposedGuarantee:
-    """Return the smallest epsilon that holds for a ledger; ``own`` is its accountant's epsilon.
+    """Return the smallest epsilon that holds for a ledger; ``enforced`` is its accountant's epsilon.
 
     ``allowed`` is None if the policy in force does not bound number or loss of answers.
     """
-    held = tuple(allowed) if allowed is not None and _held(list(entries), allowed) else ()
-    return retrospective(held, delta, own)
+    covered = tuple(allowed) if allowed is not None and _covered(list(entries), allowed) else ()
+    return retrospective(covered, delta, enforced)
 
 
-def _held(rows: Sequence[Recorded], allowed: Sequence[KindAllowance]) -> bool:
+def _covered(rows: Sequence[Recorded], allowed: Sequence[KindAllowance]) -> bool:
     """Whether one policy was in force before the first charge, and all charges are within it."""
     kinds = {kind.kind: kind for kind in allowed}
     policies, times = 0, Counter[str]()
@@ -241,9 +243,9 @@ def epsilon_at(losses: Iterable[Loss], delta: float) -> float:
     It is at most the sum of pure epsilons, which a few releases on a grid could exceed.
     """
     counted = Counter(losses)
-    found = bucketed(pairs(counted))
-    if not found:
+    buckets = bucketed(pairs(counted))
+    if not buckets:
         return 0.0
-    composed = float(distribution(found).get_epsilon_for_delta(delta))
+    composed = float(distribution(buckets).get_epsilon_for_delta(delta))
     stated = [loss.epsilon * times for loss, times in counted.items() if loss.epsilon is not None]
     return min(composed, float(sum(stated))) if len(stated) == len(counted) else composed

@@ -26,7 +26,7 @@ def curve(loss: Loss) -> np.ndarray:
     if loss.epsilon is not None:
         stated = np.minimum(stated, pure_renyi(float(loss.epsilon), ORDERS))
     if loss.laws:
-        stated = np.minimum(stated, sum(each.law.renyi(each.units, ORDERS) for each in loss.laws))
+        stated = np.minimum(stated, sum(c.law.renyi(c.units, ORDERS) for c in loss.laws))
     return stated
 
 

@@ -83,44 +83,44 @@ class Tradeoff:
         grid = _grid(min(float(reach), 200.0))
         return cls(grid, np.asarray(distribution.get_delta_for_epsilon(grid.tolist())))
 
-    def power(self, accused: float | np.ndarray) -> np.ndarray:
+    def power(self, fpr: float | np.ndarray) -> np.ndarray:
         """Return 1 - f(alpha), the highest TPR at FPR alpha."""
-        alpha = np.atleast_1d(np.asarray(accused, dtype=float))[:, None]
+        alpha = np.atleast_1d(np.asarray(fpr, dtype=float))[:, None]
         weight = np.exp(-np.minimum(self.epsilon, 700.0))
         lines = np.minimum(self.delta + alpha / weight, 1 - (1 - self.delta - alpha) * weight)
         power = np.minimum(1.0, lines.min(axis=1))
         if self.concentrated is not None:
             rho, delta = self.concentrated  # except for an event of probability delta
-            accused_else = np.minimum(1.0, alpha[:, 0] / (1 - delta))
-            power = np.minimum(power, 1 - (1 - delta) * (1 - _concentrated(rho, accused_else)))
+            fpr_else = np.minimum(1.0, alpha[:, 0] / (1 - delta))
+            power = np.minimum(power, 1 - (1 - delta) * (1 - _concentrated(rho, fpr_else)))
         return np.asarray(power)
 
-    def missed(self, accused: float | np.ndarray) -> np.ndarray:
+    def fnr(self, fpr: float | np.ndarray) -> np.ndarray:
         """Return f(alpha), the lowest FNR at FPR alpha."""
-        return 1 - self.power(accused)
+        return 1 - self.power(fpr)
 
-    def found(self, accused: float) -> float:
+    def found(self, fpr: float) -> float:
         """Return the highest true-positive rate of membership inference at a false-positive rate."""
-        return float(self.power(accused)[0])
+        return float(self.power(fpr)[0])
 
     @property
     def advantage(self) -> float:
         """The largest TPR minus FPR, attained at f(alpha) = alpha by symmetry."""
-        return 1 - 2 * float(brentq(lambda a: a - self.missed(a)[0], 0.0, 1.0))
+        return 1 - 2 * float(brentq(lambda a: a - self.fnr(a)[0], 0.0, 1.0))
 
     @property
     def area(self) -> float:
         """The largest area under a test's ROC curve, bounded by steps as f decreases."""
         rates = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 2001)])
-        return 1 - float(self.missed(rates[1:]) @ np.diff(rates))
+        return 1 - float(self.fnr(rates[1:]) @ np.diff(rates))
 
-    def posterior(self, prior: float, accused: float | None = None) -> float:
+    def posterior(self, prior: float, fpr: float | None = None) -> float:
         """Return the best test's posterior probability of membership, from a prior fraction in (0, 1).
 
-        ``accused`` is the false-positive rate, by default that with the highest posterior.
+        ``fpr`` is the false-positive rate, by default that with the highest posterior.
         """
-        _check_share("prior", prior)
-        rates = np.geomspace(1e-9, 1.0, 801) if accused is None else np.array([accused])
+        _check_fraction("prior", prior)
+        rates = np.geomspace(1e-9, 1.0, 801) if fpr is None else np.array([fpr])
         hits = prior * self.power(rates)
         return float(np.max(hits / (hits + (1 - prior) * rates)))
 
@@ -130,11 +130,11 @@ class Tradeoff:
         It is 1 - f(kappa) for a baseline kappa (Hayes, Mahloujifar and Balle 2023; Kaissis et al.
         2023).
         """
-        _check_share("prior", prior)
+        _check_fraction("prior", prior)
         return self.found(prior)
 
     def two(self) -> Tradeoff:
-        """Return the curve for two steps between neighbours, as from one answer of a person to the other.
+        """Return the curve for two steps between neighbours, such as from one answer of a person to the other.
 
         (epsilon, delta) twice is (2 epsilon, (1 + e^epsilon) delta): group privacy (Dwork and Roth
         2014, Theorem 2.2 and its proof).
@@ -142,17 +142,17 @@ class Tradeoff:
         doubled = np.minimum((1 + np.exp(np.minimum(self.epsilon, 700.0))) * self.delta, 1.0)
         return Tradeoff(2 * self.epsilon, doubled)
 
-    def in_odds(self, accused: float, rate: float) -> tuple[str, ...]:
+    def in_odds(self, fpr: float, rate: float) -> tuple[str, ...]:
         """Return the risk among 100 people in odds, the most understandable form (Nanayakkara et al. 2023).
 
-        ``accused`` is the false-positive rate, ``rate`` the fraction of people whose answer is yes.
+        ``fpr`` is the false-positive rate, ``rate`` the fraction of people whose answer is yes.
         """
-        wrong = f"{100 * accused:g} of 100"
+        wrong = f"{100 * fpr:g} of 100"
         delta = float(self.delta[0])
-        members, answers = self.found(accused), self.two().posterior(rate, accused)
-        found = (
+        members, answers = self.found(fpr), self.two().posterior(rate, fpr)
+        identified = (
             f"Of 100 people in the data, whoever wrongly accuses {wrong} others finds at most "
-            f"{shown(100 * members, 3)} on average; by guessing, {100 * accused:g}."
+            f"{shown(100 * members, 3)} on average; by guessing, {100 * fpr:g}."
         )
         answered = (
             f"If {100 * rate:g} of 100 people would answer yes, whoever accuses {wrong} of those who answered "
@@ -164,52 +164,52 @@ class Tradeoff:
             "protection at all on average, or all of them at once with that probability. It should be far below one over "
             "the number of people."
         )
-        return (found, answered, worst) if delta else (found, answered)
+        return (identified, answered, worst) if delta else (identified, answered)
 
 
-def largest_epsilon(found: float, delta: float, accused: float) -> float:
+def largest_epsilon(found: float, delta: float, fpr: float) -> float:
     """Return the largest epsilon at which the TPR is at most ``found``, rounded down.
 
-    ``accused`` is the false-positive rate. InputError: guessing, or delta, already has that TPR.
+    ``fpr`` is the false-positive rate. InputError: guessing, or delta, already has that TPR.
     """
-    if Tradeoff.approximate(0.0, delta).found(accused) >= found:
+    if Tradeoff.approximate(0.0, delta).found(fpr) >= found:
         raise InputError(
-            f"no epsilon keeps to that: accusing {shown_percent(accused)} of the others finds as many by guessing; "
+            f"no epsilon keeps to that: accusing {shown_percent(fpr)} of the others finds as many by guessing; "
             "accept more, or say that fewer are accused"
         )
     low, high = 0.0, 1.0
-    while Tradeoff.approximate(high, delta).found(accused) <= found and high < 700:
+    while Tradeoff.approximate(high, delta).found(fpr) <= found and high < 700:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
-        within = Tradeoff.approximate(middle, delta).found(accused) <= found
+        within = Tradeoff.approximate(middle, delta).found(fpr) <= found
         low, high = (middle, high) if within else (low, middle)
     return low
 
 
-def _concentrated(rho: float, accused: np.ndarray) -> np.ndarray:
-    """Return the highest true-positive rates under rho-zCDP, shape of ``accused``, rounded up.
+def _concentrated(rho: float, fpr: np.ndarray) -> np.ndarray:
+    """Return the highest true-positive rates under rho-zCDP, shape of ``fpr``, rounded up.
 
     A test maps the two outputs to two coins; post-processing never increases a Renyi divergence, so
     the coins' divergence of order a is at most rho * a, in both directions and for every a > 1 (van
     Erven and Harremoes 2014, Theorem 9).
     """
-    low = logit(np.clip(accused, 1e-300, 1 - 1e-12))
+    low = logit(np.clip(fpr, 1e-300, 1 - 1e-12))
     high = np.full_like(low, logit(1 - 1e-12))
     base, worst = _coin(low), np.zeros((2, len(low)), int)
     for _ in range(60):
         middle = (low + high) / 2
         rate = _coin(middle)
         over = np.zeros(len(low), bool)
-        ways = ((rate, base), (base, rate))
+        directions = ((rate, base), (base, rate))
         # The previous worst order often suffices.
-        for known, (p, q) in zip(worst, ways, strict=True):
-            left = np.flatnonzero(~over)
-            over[left] = _excess(p[:, left], q[:, left], rho, _ORDERS[known[left], None])[:, 0] > 0
-        for known, (p, q) in zip(worst, ways, strict=True):
-            left = np.flatnonzero(~over)
-            told = _excess(p[:, left], q[:, left], rho, _ORDERS)
-            known[left], over[left] = told.argmax(axis=1), told.max(axis=1) > 0
+        for known, (p, q) in zip(worst, directions, strict=True):
+            live = np.flatnonzero(~over)
+            over[live] = _excess(p[:, live], q[:, live], rho, _ORDERS[known[live], None])[:, 0] > 0
+        for known, (p, q) in zip(worst, directions, strict=True):
+            live = np.flatnonzero(~over)
+            excess = _excess(p[:, live], q[:, live], rho, _ORDERS)
+            known[live], over[live] = excess.argmax(axis=1), excess.max(axis=1) > 0
         low, high = np.where(over, low, middle), np.where(over, middle, high)
     return np.asarray(np.minimum(1.0, expit(high) + 1e-8))
 
@@ -221,15 +221,15 @@ def _coin(odds: np.ndarray) -> np.ndarray:
 
 def _excess(p: np.ndarray, q: np.ndarray, rho: float, orders: np.ndarray) -> np.ndarray:
     """Return the divergences of coins p from q in excess of rho-zCDP, shape (coins, orders)."""
-    told = np.logaddexp.reduce(orders * p + (1 - orders) * q, axis=0) / (orders - 1)
-    return np.asarray(told - rho * orders)
+    divergence = np.logaddexp.reduce(orders * p + (1 - orders) * q, axis=0) / (orders - 1)
+    return np.asarray(divergence - rho * orders)
 
 
 def _grid(top: float, points: int = 4000) -> np.ndarray:
     return np.linspace(0.0, max(float(top), 1e-3), points + 1)
 
 
-def _check_share(name: str, value: float) -> None:
+def _check_fraction(name: str, value: float) -> None:
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1, not {value!r}; write for example 0.01")
 

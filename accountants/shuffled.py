@@ -1,7 +1,7 @@
 """Privacy amplification by shuffling of randomized yes-or-no answers.
 
-privfed does not shuffle, and a cohort's gate, which knows who answered what, is not a shuffler: these figures
-supplement the local ones, for a trusted shuffler that passes answers on without senders (:class:`.TrustedShuffler` in a
+privfed does not shuffle, and a cohort's gate, which knows each individual's answer, is not a shuffler: these figures
+supplement the local ones, for a trusted shuffler that forwards answers without senders (:class:`.TrustedShuffler` in a
 policy; ``privfed price`` states both).
 """
 
@@ -88,24 +88,24 @@ def shuffled_total(
     answers: Mapping[float, int],
     people: int,
     delta: float = 1e-5,
-    beside: Mapping[DominatingPair, int] | None = None,
+    unshuffled: Mapping[DominatingPair, int] | None = None,
 ) -> float:
     """Return the epsilon of numbers of answers by local epsilon; see :func:`shuffled_epsilon`.
 
-    ``beside`` are dominating pairs of releases that are not shuffled, with their multiplicities.
+    ``unshuffled`` are dominating pairs of releases that are not shuffled, with their multiplicities.
     """
     if people < 1 or not answers or min(answers.values()) < 1:
         raise InputError(
             "a shuffled question needs somebody who answers, and there is at least one"
         )
-    found: Counter[DominatingPair] = Counter(dict(beside or {}))
-    local, interval = sum(each.size * times for each, times in found.items()), 1e-3
+    pairs: Counter[DominatingPair] = Counter(dict(unshuffled or {}))
+    local, interval = sum(p.size * times for p, times in pairs.items()), 1e-3
     for size, times in answers.items():
         pair = ShuffledResponse(size, people - 1)
         losses, masses = pair.atoms
-        spread = math.sqrt(float(np.sum(masses * losses**2)))
-        interval = min(interval, max(spread / 30, size / 2**17))
-        found[pair] += times
+        rms = math.sqrt(float(np.sum(masses * losses**2)))
+        interval = min(interval, max(rms / 30, size / 2**17))
+        pairs[pair] += times
         local += size * times
-    epsilon = float(distribution(found, interval).get_epsilon_for_delta(delta))
-    return epsilon if any(isinstance(each, GaussianPair) for each in found) else min(epsilon, local)
+    epsilon = float(distribution(pairs, interval).get_epsilon_for_delta(delta))
+    return epsilon if any(isinstance(p, GaussianPair) for p in pairs) else min(epsilon, local)

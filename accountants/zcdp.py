@@ -39,14 +39,14 @@ class ZeroConcentrated(Accountant):
         return largest_rho(budget.epsilon, budget.delta), Fraction(0)
 
     def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """Return (epsilon, delta), converting with the delta that the total's own leaves."""
-        left = delta - total[1]
-        if left <= 0:
+        """Return (epsilon, delta), converting with the delta that remains after the total's own."""
+        remaining = delta - total[1]
+        if remaining <= 0:
             raise PolicyError(
                 "the losses' own deltas already exceed the one to report at, or it is 0; report at a "
                 'delta above, such as "1e-5"'
             )
-        return round_up(to_epsilon(float(total[0]), float(left))), delta
+        return round_up(to_epsilon(float(total[0]), float(remaining))), delta
 
     def odometer(
         self, total: Amount, delta: Fraction, fixed: Sequence[Amount] = ()
@@ -54,12 +54,12 @@ class ZeroConcentrated(Accountant):
         """Return (epsilon, delta) of a running total at any time; see :func:`odometer`.
 
         The losses' own deltas are also fixed before the first charge, as the ceiling's. A total beyond it is stated at
-        a delta that is larger by the excess, since the rest after the charges would not be fixed in advance.
+        a delta that is larger by the excess, since the remainder after the charges would not be fixed in advance.
         """
-        own, told = fixed[-1][1] if fixed else Fraction(0), delta
-        if not total[1] <= own < delta:
-            own, told = Fraction(0), delta + total[1]
-        return odometer(total[0], delta - own, [one[0] for one in fixed])[0], told
+        fixed_delta, stated = fixed[-1][1] if fixed else Fraction(0), delta
+        if not total[1] <= fixed_delta < delta:
+            fixed_delta, stated = Fraction(0), delta + total[1]
+        return odometer(total[0], delta - fixed_delta, [amount[0] for amount in fixed])[0], stated
 
 
 def needs_delta(accountant: str) -> PolicyError:
@@ -98,22 +98,22 @@ def odometer(
 def checkpoints(
     rho: Fraction, delta: float, fixed: Sequence[Fraction] = ()
 ) -> list[tuple[float, float]]:
-    """Return the fixed totals at which a running total can be read, each with its share of delta."""
+    """Return the fixed totals at which a running total can be read, each with its part of delta."""
     if not fixed:
         number = max(0, _steps(rho, FINEST))
-        share = delta * 6 / (math.pi * (number + 1)) ** 2
-        return [(FINEST * LEVEL**number, share)]
-    found = []
-    for one in fixed[:-1]:
+        first_delta = delta * 6 / (math.pi * (number + 1)) ** 2
+        return [(FINEST * LEVEL**number, first_delta)]
+    levels = []
+    for level in fixed[:-1]:
         delta /= 2
-        if rho <= one:
-            found.append((float_up(one), delta))
+        if rho <= level:
+            levels.append((float_up(level), delta))
     ceiling = float_up(fixed[-1])
     delta /= math.pi**2 / 3 - 1  # the sum of 1 / (1 + |k|)^2
     if rho <= fixed[-1]:
-        found.append((ceiling, delta))
+        levels.append((ceiling, delta))
     number = _steps(rho, ceiling)
-    return [*found, (ceiling * LEVEL**number, delta / (1 + abs(number)) ** 2)]
+    return [*levels, (ceiling * LEVEL**number, delta / (1 + abs(number)) ** 2)]
 
 
 def _steps(rho: Fraction, unit: float) -> int:

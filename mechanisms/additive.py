@@ -20,7 +20,7 @@ class AdditiveNoise(Mechanism):
 
     Derivation: noise is independent, so this is k releases, each of cost spend / k by the law's own
     theorem; pure epsilon and zCDP add up (basic composition) to k (spend / k) = spend, exactly.
-    Grids that no record can change are released unmodified, at no cost, and take no share.
+    Grids that no record can change are released unmodified, at no cost, and get no part of it.
     """
 
     law: ClassVar[type[Law]]  #: The law of the noise, built from its scale
@@ -41,8 +41,8 @@ class AdditiveNoise(Mechanism):
         """Choose one law per grid, and add up their costs."""
         losses: list[Loss] = []
         laws: dict[str, Law] = {}
-        for names, bound, share in shares(group, spend):
-            scale = self.scale(bound, share)
-            losses.append(self.loss(bound, share, scale))
+        for names, bound, part_spend in shares(group, spend):
+            scale = self.scale(bound, part_spend)
+            losses.append(self.loss(bound, part_spend, scale))
             laws |= dict.fromkeys(names, self.law(scale))
         return Protection(self, group, spend, laws, sum(losses[1:], losses[0]) if losses else None)

@@ -35,14 +35,14 @@ class RandomizedResponse(Mechanism):
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         """Choose the same flip probability for every bit; the loss is pure epsilon with its tight zCDP."""
         bits = joint(group).l1
-        each: dict[str, Law] = dict.fromkeys(group, BitFlips(flip_of(group, spend)))
+        laws: dict[str, Law] = dict.fromkeys(group, BitFlips(flip_of(group, spend)))
         if bits == 0:
-            return Protection(self, group, spend, each)
-        one = float(spend / bits)
-        rho, most = round_up(bits * one * math.tanh(one / 2)), bits * (spend / bits) ** 2 / 2
-        if bits <= SHORT:  # else each new number of bits would lengthen all later sums
-            rho = min(rho, most)
-        return Protection(self, group, spend, each, Loss(spend, rho))
+            return Protection(self, group, spend, laws)
+        eps = float(spend / bits)
+        rho, bound = round_up(bits * eps * math.tanh(eps / 2)), bits * (spend / bits) ** 2 / 2
+        if bits <= SHORT:  # otherwise each new number of bits would lengthen all later sums
+            rho = min(rho, bound)
+        return Protection(self, group, spend, laws, Loss(spend, rho))
 
 
 def flip_of(group: Mapping[str, BoundedPart], spend: Fraction) -> Fraction:
@@ -57,7 +57,7 @@ def flip_probability(epsilon: Fraction) -> Fraction:
     with localcontext() as context:
         context.prec = 60
         value = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
-        share = Decimal(2**64) / (1 + value.exp())
-        nudged = share * (1 + Decimal(10) ** -40)
-        threshold = int(nudged.to_integral_value(rounding=ROUND_CEILING))
+        quotient = Decimal(2**64) / (1 + value.exp())
+        rounded = quotient * (1 + Decimal(10) ** -40)
+        threshold = int(rounded.to_integral_value(rounding=ROUND_CEILING))
         return Fraction(min(threshold, 2**63), 2**64)

@@ -28,7 +28,7 @@ class Open(Mechanism):
 
 
 class Refuse(Open):
-    """Refuses whatever it guards: a policy's explicit no."""
+    """Refuses every query that it guards."""
 
     name: ClassVar[str] = "refuse"
 
@@ -38,7 +38,7 @@ class Refuse(Open):
 
 
 class Nullify(Open):
-    """Suppresses the cells that would give a record away (a disclosure-control rule, no DP).
+    """Suppresses the cells that would disclose a record (a disclosure-control rule, no DP).
 
     Suppressed cells (``reveals``) are zero and masked; which ones depends on data and is released.
     Source: Corcuera Barcena et al. 2025, Algorithm 1, Check&Nullify, which subtraction undoes
@@ -55,7 +55,7 @@ class Nullify(Open):
 
 
 class Training(Mechanism):
-    """Releases what private training made, such as Opacus's, at the price that its own accountant gave.
+    """Releases the result of private training, such as Opacus's, at the price of its own accountant.
 
     A guard's ``spend`` and ``delta`` are the (epsilon, delta) of one release, under the policy's unit and relation: of
     a record if each record's gradient was clipped and noise was added to their sum. This is the training's claim, and

@@ -143,7 +143,7 @@ def test_missing_falls_as_accusing_rises() -> None:
     """A trade-off curve is decreasing, convex and below 1 - alpha."""
     alpha = np.linspace(0, 1, 301)
     for ours in (curve(Loss.pure("1", Charged(DiscreteLaplace("9.0"), 9))), Tradeoff.zcdp(0.3)):
-        missed = ours.missed(alpha)
+        missed = ours.fnr(alpha)
         assert (np.diff(missed) <= 1e-12).all() and (missed <= 1 - alpha + 1e-12).all()
         assert (np.diff(missed, 2) >= -1e-9).all()
 

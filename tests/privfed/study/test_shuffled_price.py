@@ -76,7 +76,7 @@ def test_thresholds_are_not_shuffled() -> None:
     (numbers,) = [line for line in told.lines if line.mechanism == "laplace"]
     assert numbers.loss is not None and numbers.loss.epsilon is not None
     assert 0.9 < float(told.shuffled or 0) < 1.3
-    with_pair = shuffled_total({0.1: 10}, 2000, beside={LaplacePair(1.0, 1): 1})
+    with_pair = shuffled_total({0.1: 10}, 2000, unshuffled={LaplacePair(1.0, 1): 1})
     assert shuffled_epsilon(0.1, 2000, 10) < with_pair <= 2
 
 
