@@ -19,8 +19,8 @@ from privfed.privacy.noise import TestNoise
 from privfed.privacy.policy import Guard, Policy
 
 CLAIM = GuardClaim(1.0, 1e-5, rounds=1, clip=1.0, noise="gaussian")
-assert CLAIM.least_scale is not None
-SIGMA: float = CLAIM.least_scale * (1 + 1e-9)
+assert CLAIM.min_scale is not None
+SIGMA: float = CLAIM.min_scale * (1 + 1e-9)
 GRID = 2.0**-20
 #: Zero-concentrated cost of one round: sigma^2 = 1 / (2 rho).
 RHO = Fraction(1 / (2 * SIGMA**2)).limit_denominator(10**9)

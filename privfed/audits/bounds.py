@@ -1,6 +1,6 @@
 """Lower bounds on epsilon from the outcomes of a distinguishing game.
 
-Each holds with the stated confidence whatever the mechanism is; none proves that a mechanism is
+Each holds with the stated confidence for any mechanism; none proves that a mechanism is
 private. Counts may be arrays: every function works element by element.
 """
 
@@ -30,10 +30,10 @@ def epsilon_from_event(
     epsilon >= ln((low(P(E)) - delta) / high(Q(E))), ``alpha / 2`` for each rate.
 
     Args:
-        inside, outside: how often the event happened under the input that makes it likelier, and the other.
+        inside, outside: counts of the event under the input that makes it likelier, and the other.
         trials, trials_outside: numbers of outputs under either.
         delta: the claimed delta.
-        alpha: how often the bound may be wrong.
+        alpha: error probability of the bound.
     """
     gain = np.maximum(at_least(inside, trials, alpha / 2) - delta, 0)
     with np.errstate(divide="ignore"):
@@ -55,9 +55,9 @@ def mu_from_event(
     mu >= Phi^-1(1 - FPR) - Phi^-1(FNR), each rate at its upper bound at ``alpha / 2``.
 
     Args:
-        alarms, misses: how often the event happened without the record, and did not with it.
+        alarms, misses: counts of the event without the record, and of its absence with it.
         trials_without, trials_with: numbers of outputs of either kind.
-        alpha: how often the bound may be wrong.
+        alpha: error probability of the bound.
     """
     false_positive = at_most(alarms, trials_without, alpha / 2)
     false_negative = at_most(misses, trials_with, alpha / 2)
@@ -67,19 +67,19 @@ def mu_from_event(
 
 
 def right_guesses(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) -> np.ndarray:
-    """Lower bounds on epsilon, nats, from guesses which of two inputs each output came from.
+    """Lower bounds on epsilon, nats, from guesses of each output's input, one of two.
 
     If a fair coin chooses each output's input, pure epsilon-DP leaves the odds of either input,
     given the output, at most e^epsilon, so that each guess made is right with probability at most
-    e^epsilon / (1 + e^epsilon), whichever outputs are left aside (Kairouz, Oh and Viswanath 2015).
-    One binomial tail decides, where :func:`epsilon_from_event` pays for two. As many outputs under
-    either input are the safer case: the number of right guesses beyond their fraction has the same
+    e^epsilon / (1 + e^epsilon), whichever outputs are not guessed (Kairouz, Oh and Viswanath 2015).
+    One binomial tail decides, whereas :func:`epsilon_from_event` needs two. As many outputs under
+    either input are the conservative case: the number of right guesses beyond their fraction has the same
     mean, and its moment generating function is no greater, as a geometric mean is no greater than
-    the arithmetic one; if all are guessed about, the tail itself (Hoeffding 1956, Theorem 4).
+    the arithmetic one; if all are guessed, the tail itself (Hoeffding 1956, Theorem 4).
 
     Args:
-        right, guesses: numbers of right guesses, and of all; none proves nothing.
-        alpha: how often the bound may be wrong.
+        right, guesses: numbers of right guesses, and of all; no guesses prove nothing.
+        alpha: error probability of the bound.
     """
     made = np.asarray(guesses, float)
     low = at_least(right, np.maximum(made, 1), alpha)
@@ -87,7 +87,7 @@ def right_guesses(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) -> 
 
 
 def right_guesses_mu(right: ArrayLike, guesses: ArrayLike, alpha: float = 0.05) -> np.ndarray:
-    """Lower bounds on mu *if* the mechanism is mu-Gaussian-DP and every output is guessed about.
+    """Lower bounds on mu *if* the mechanism is mu-Gaussian-DP and every output is guessed.
 
     Of a fair coin's choice, a test with error rates a and f(a) is right with probability
     1 - (a + f(a)) / 2, for mu-Gaussian-DP at most Phi(mu / 2) (Dong et al. 2022). Outputs must be

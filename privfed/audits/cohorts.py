@@ -1,7 +1,7 @@
-"""Audits of what a cohort's gate releases about its individuals.
+"""Audits of a cohort gate's releases about its individuals.
 
-Half of the individuals, drawn by the auditor, hold a match to every query and the others to none:
-the most that two individuals can differ by. Each one's answers are one trial.
+Half of the individuals, drawn by the auditor, hold a match to every query and the others to none,
+the largest difference of two individuals. Each one's answers are one trial.
 """
 
 from collections.abc import Sequence
@@ -20,29 +20,29 @@ from privfed.privacy.mechanism import Mechanism
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import Number
 
-#: Seeds who holds all; it needs no secret, but must not be the noise's own stream.
+#: Seed of the holders; it needs no secret, but must not be the noise's stream.
 HOLDERS = 0xC0175
 
 
-def all_or_nothing(grammar: Grammar, holds: np.ndarray, held: Sequence[Symbols]) -> RuleIndex:
-    """A cohort in which those of ``holds``, shape (people,), hold all structures, others none."""
+def all_or_nothing(grammar: Grammar, holds: np.ndarray, structures: Sequence[Symbols]) -> RuleIndex:
+    """A cohort in which the individuals of ``holds``, bool, hold all structures, the others none."""
     entries: list[tuple[Symbols, int, Sequence[float]]] = [
         (structure, int(person), [])
-        for structure in sorted(held)
+        for structure in sorted(structures)
         for person in np.flatnonzero(holds)
     ]
     return RuleIndex.indexed(grammar, len(holds), entries)
 
 
 def complete_structures(grammar: Grammar, number: int) -> list[Symbols]:
-    """That many structures of the grammar, the shortest first."""
-    found: list[Symbols] = []
+    """``number`` structures of the grammar, the shortest first."""
+    structures: list[Symbols] = []
     frontier: list[Symbols] = [()]
-    while frontier and len(found) < number:
+    while frontier and len(structures) < number:
         longer = [child for template in frontier for child in grammar.continuations(template)]
-        found += [template for template in longer if not grammar.open(template)]
+        structures += [template for template in longer if not grammar.open(template)]
         frontier = [template for template in longer if grammar.open(template)]
-    return found[:number]
+    return structures[:number]
 
 
 def audit_session(
@@ -54,20 +54,20 @@ def audit_session(
     alpha: float = 0.05,
     seed: int | None = None,
 ) -> Finding:
-    """Ask a cohort query after query through its gate, and audit one individual's answers.
+    """Query a cohort repeatedly through its gate, and audit one individual's answers.
 
-    The score is the number of yes-answers: the likelihood ratio's own order, as all are flipped alike.
+    The score is the number of yes-answers, monotone in the likelihood ratio, as all are flipped with one probability.
 
     Args:
-        questions: structures to ask for, one query each.
+        questions: structures, one query each.
         spend: epsilon of each query.
         people: size of the cohort; trials of the audit.
-        mechanism: what the policy protects bits with.
-        alpha: how often an innocent mechanism may be convicted.
-        seed: of the gate's noise; secure unless given. Who holds all is drawn apart from it.
+        mechanism: protects the bits.
+        alpha: probability of rejecting a correct mechanism's claim.
+        seed: of the gate's noise; secure by default. The holders are drawn independently of it.
 
     Returns:
-        a finding whose ``of`` is what the ledger charged each individual.
+        a finding whose ``of`` is the epsilon that the ledger charged each individual.
     """
     guard = Guard.of(mechanism, spend=spend)
     ceiling = Budget(len(questions) * guard.amount(None))

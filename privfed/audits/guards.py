@@ -1,4 +1,4 @@
-"""Audits of the mechanisms that a policy relies on, at its spends; no data are read."""
+"""Audits of a policy's mechanisms, at its spends; no data are read."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from privfed.attacks.finding import Finding
-from privfed.audits.groups import audit_guarded, narrowed
+from privfed.audits.groups import audit_guarded, narrow
 from privfed.audits.mechanisms import Group
 from privfed.audits.noise import audit_noise
 from privfed.learners.base import Planned
@@ -22,21 +22,21 @@ from privfed.privacy.policy_objects import mechanism_of
 from privfed.questions.part import PartType
 from privfed.tables.schema import Schema
 
-SOURCES = "audit of the owners' noise sources"  #: What findings of :func:`audit_sources` are called
-#: How often all audits of one policy together may convict an innocent mechanism on one set of outputs.
-#: An honest one at exactly its claim reaches it, so that :func:`confirmed` asks for two convictions.
+SOURCES = "audit of the owners' noise sources"  #: Name of the findings of :func:`audit_sources`
+#: Family-wise level of all audits of one policy on one set of outputs.
+#: A mechanism at exactly its claim attains it, so that :func:`confirmed` requires two rejections.
 FAMILY_WISE = 0.01
 TRIALS, GROUP_TRIALS = 40_000, 6_000  #: Outputs of one audit, on one cell and on the real group
-DELTA = Fraction(1, 10**5)  #: Where a claim in rho is stated, if the policy has no delta of its own
-SOURCE_LEVEL = 0.001  #: How often honest sources may be convicted on one set of draws
+DELTA = Fraction(1, 10**5)  #: At which a claim in rho is stated, if the policy has no delta
+SOURCE_LEVEL = 0.001  #: Level of the tests of sources on one set of draws
 OWNERS, CALLS = 2, (3, 256)  #: Owners of an audited source, and each one's calls by a use
 DRAWN = 2**11  #: Cells of a use that each owner draws: secure noise takes 20 microseconds a cell
-FAR = 64  #: How far from zero every second answer lies, in deviations of the noise
+FAR = 64  #: Distance from zero of every second answer, in standard deviations of the noise
 
 
 @dataclass(frozen=True)
 class GuardUse:
-    """A guard at work on a planned query of a kind: its parts with their bounds, its spend."""
+    """A guard on a planned query of a kind: its parts with their bounds, its spend."""
 
     kind: str
     guard: Guard
@@ -51,7 +51,7 @@ class GuardUse:
 
     @property
     def cells(self) -> int:
-        """How many cells the guard protects."""
+        """Number of cells that the guard protects."""
         return sum(bounded.part.size for bounded in self.group.values())
 
 
@@ -61,18 +61,18 @@ def audit_guards(
     """Audit each different use of a noise mechanism that a plan makes under a policy.
 
     Args:
-        plan, schema: the most that will be asked, and the public data dictionary.
+        plan, schema: the longest schedule of queries, and the public data dictionary.
         policy: the owner's guards.
-        noise: where noise comes from; secure unless given.
+        noise: source of noise; secure by default.
 
     Returns:
         one finding for each mechanism, spend and group of bounds: the epsilon that the outputs
-        prove at least, out of the claimed one; ``"breach"`` where they refute it twice
+        prove at least, out of the claimed one; ``"breach"`` if they refute it twice
         (:func:`confirmed`).
     """
     uses = different_uses(plan, schema, policy)
     delta = DELTA if policy.budget is None or not policy.budget.delta else policy.budget.delta
-    found = []
+    findings = []
     for use in uses:
         trial = partial(
             audit_guarded,
@@ -84,20 +84,20 @@ def audit_guards(
             alpha=FAMILY_WISE / len(uses),
             noise=noise,
         )
-        found.append(replace(confirmed(trial), releases=(use.kind,)))
-    return found
+        findings.append(replace(confirmed(trial), releases=(use.kind,)))
+    return findings
 
 
 def confirmed(audit: Callable[[], Finding]) -> Finding:
-    """Audit, and once more on outputs drawn anew if it convicts; of two convictions the one that proves less.
+    """Audit, and repeat a breach on new outputs; of two breaches return the smaller bound.
 
-    An audit that convicts honest noise at most at level alpha does so twice, independently, at most at
-    alpha squared; one that convicts a fault with probability p still does with p squared. What is proven without
-    chance, and has no ``confidence``, stands at once.
+    An audit that rejects correct noise at level alpha does so twice, independently, at level at most
+    alpha squared; one that detects a fault with probability p still does with p squared. A deterministic proof, without
+    ``confidence``, is not repeated.
     """
-    found = audit()
-    chance = found.severity == "breach" and "confidence" in found.detail
-    return min(found, audit(), key=_proven) if chance else found
+    finding = audit()
+    by_chance = finding.severity == "breach" and "confidence" in finding.detail
+    return min(finding, audit(), key=_proven) if by_chance else finding
 
 
 def _proven(finding: Finding) -> tuple[bool, float]:
@@ -110,31 +110,31 @@ def audit_sources(
     policy: Policy,
     source: Callable[[int], Noise] = lambda _: SecureNoise(),
 ) -> list[Finding]:
-    """Audit the owners' sources of noise: release less exact, near zero and far from it, at the shapes that are asked.
+    """Audit the owners' sources of noise: release minus exact, near zero and far from it, at the plan's shapes.
 
     Every different use draws for several owners, in several calls each. Tests are those of
-    :func:`privfed.audits.noise.audit_noise`, a conviction is tried again on further draws as in :func:`confirmed`, and wide
-    parts are narrowed to so many cells.
+    :func:`privfed.audits.noise.audit_noise`, a breach is repeated on further draws as in :func:`confirmed`, and wide
+    parts are narrowed.
 
     Args:
         plan, schema, policy: as in :func:`audit_guards`.
-        source: gives an owner's source by her number; secure unless given.
+        source: returns an owner's source by her number; secure by default.
     """
     uses, noises = different_uses(plan, schema, policy), [source(owner) for owner in range(OWNERS)]
-    found = _drawn(uses, noises)
-    if any(finding.severity == "breach" for finding in found):
-        found = [min(*found, *_drawn(uses, noises), key=_proven)]
-    return [replace(finding, attack=SOURCES) for finding in found]
+    findings = _audit_draws(uses, noises)
+    if any(finding.severity == "breach" for finding in findings):
+        findings = [min(*findings, *_audit_draws(uses, noises), key=_proven)]
+    return [replace(finding, attack=SOURCES) for finding in findings]
 
 
-def _drawn(uses: Sequence[GuardUse], noises: Sequence[Noise]) -> list[Finding]:
-    """Let every source serve every use, and test what it drew; one finding, or none without noise."""
+def _audit_draws(uses: Sequence[GuardUse], noises: Sequence[Noise]) -> list[Finding]:
+    """Draw from every source for every use, and test the noise; one finding, or none without noise."""
     tallies, others = {}, OtherOwners()
     for owner, noise in enumerate(noises):
         monitor = NoiseMonitor(secret=os.urandom(16))
         monitor.others = others
         for number, use in enumerate(uses):
-            group = {name: narrowed(bounded) for name, bounded in use.group.items()}
+            group = {name: narrow(bounded) for name, bounded in use.group.items()}
             priced = mechanism_of(use.guard).price(group, use.spend)
             cells = sum(bounded.part.size for bounded in group.values())
             for call in range(int(np.clip(DRAWN // cells, *CALLS))):
@@ -146,22 +146,22 @@ def _drawn(uses: Sequence[GuardUse], noises: Sequence[Noise]) -> list[Finding]:
                     if name in priced.laws
                 }
                 if set(exact) == set(group):
-                    told = priced.protect(exact, noise)
-                    monitor.observe(use.kind, f"{number} {call}", priced, exact, told)
+                    released = priced.protect(exact, noise)
+                    monitor.observe(use.kind, f"{number} {call}", priced, exact, released)
         tallies[f"owner {owner}"] = monitor.tally
     return audit_noise(tallies, family_wise=SOURCE_LEVEL)
 
 
 def different_uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> list[GuardUse]:
-    """The uses of noise mechanisms that a plan makes, of equal ones that of the most cells."""
+    """The uses of noise mechanisms in a plan; of equal ones the one with the most cells."""
     uses: dict[tuple[object, ...], GuardUse] = {}
     for use in _uses(plan, schema, policy):
-        uses[use.key] = max(uses.get(use.key, use), use, key=lambda each: each.cells)
+        uses[use.key] = max(uses.get(use.key, use), use, key=lambda u: u.cells)
     return list(uses.values())
 
 
 def _uses(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Iterator[GuardUse]:
-    """Every use of a guard that adds noise to what a record can change."""
+    """Yield every use of a guard that adds noise to parts that a record can change."""
     for planned in plan:
         guards = policy.guards.get(planned.query.kind, ())
         parts = planned.query.parts(schema)

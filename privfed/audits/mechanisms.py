@@ -19,9 +19,9 @@ from privfed.questions.part import Bound, Part, PartType
 
 #: Least sensitivity, in grid units, at which Gaussian noise is audited. The Gaussian-DP inversion
 #: is for continuous noise: at standard deviation s, discrete noise overstates mu by about
-#: 1 / (12 s^2) of it, which would convict honest noise on counts.
+#: 1 / (12 s^2) of it, which would reject correct noise on counts.
 WIDE = 256
-#: Most bits of one unit that are audited (the claim holds for fewer, too), and most tried one by one.
+#: Most bits of one unit that are audited (the claim holds for fewer, too), and most examined one by one.
 MOST_BITS, SEEN_BITS = 256, 31
 
 Group = Mapping[str, BoundedPart]  #: Parts that one guard protects, with their bounds
@@ -41,7 +41,7 @@ def of_bits(bits: int, columns: int = 1) -> dict[str, BoundedPart]:
 
 
 def is_for_bits(mechanism: Mechanism, steps: int = 1) -> bool:
-    """Whether a mechanism is audited on bits: it is made for them, or supports no counts."""
+    """Whether a mechanism is audited on bits: it is for bits by name, or supports no counts."""
     return "randomized" in mechanism.name or not mechanism.supports(bounded(steps=steps))
 
 
@@ -53,13 +53,13 @@ def unit_group(mechanism: Mechanism, steps: int) -> Group:
 def outputs(
     mechanism: Mechanism, value: int, runs: int, spend: Fraction, noise: Noise, steps: int = 1
 ) -> np.ndarray:
-    """Outputs of ``runs`` independent runs on a unit that holds ``value``: the cells of one call.
+    """Outputs of ``runs`` independent runs on a unit with this ``value``: the cells of one call.
 
-    Of bits, ``steps`` is how many one unit can change: all of them are set, or none.
+    For bits, ``steps`` is the number that one unit can change: all of them are set, or none.
 
     Returns:
-        shape (runs,), a number or a bit each; of several bits (runs, columns): the number of
-        yes-answers, which is the likelihood ratio's own order if all are flipped alike, then
+        shape (runs,), a number or a bit each; for several bits (runs, columns): the number of
+        yes-answers, which is monotone in the likelihood ratio if all have one flip probability, then
         the first few answers.
     """
     bits = is_for_bits(mechanism, steps)
@@ -91,7 +91,7 @@ def claim_of(priced: Protection, delta: float) -> PrivacyClaim:
 
 
 def is_gaussian(priced: Protection) -> bool:
-    """Whether all noise that a mechanism publishes for a group is Gaussian, and charged as such."""
+    """Whether all declared noise for a group is Gaussian, and charged as such."""
     laws = {law.name for law in priced.laws.values()}
     return priced.mechanism.currency == "rho" and laws == {"gaussian"}
 
@@ -107,29 +107,29 @@ def audit(
     noise: Noise | None = None,
     sample: Callable[..., np.ndarray] = outputs,
 ) -> Finding:
-    """Audit a mechanism plugin at its own claim, on a cell of 0 against one of ``steps``; of bits all off against all on.
+    """Audit a mechanism plugin at its own claim, on a cell of 0 against one of ``steps``; for bits all off against all on.
 
     Args:
-        spend: what one release spends, in the mechanism's currency.
-        delta: where a claim in rho is stated; above 0 for such mechanisms.
-        steps: how far a record moves the cell, in grid units; at least ``WIDE`` for Gaussian noise.
-            Of bits: how many one unit can change; at most ``MOST_BITS`` are turned.
+        spend: of one release, in the mechanism's currency.
+        delta: at which a claim in rho is stated; above 0 for such mechanisms.
+        steps: sensitivity of the cell, in grid units; at least ``WIDE`` for Gaussian noise.
+            For bits: the number that one unit can change; at most ``MOST_BITS`` are changed.
         trials: outputs in all.
-        alpha: how often an innocent mechanism may be convicted.
-        noise: where noise comes from; secure unless given.
-        sample: gives the outputs; the default runs the mechanism on one cell.
+        alpha: probability of rejecting a correct mechanism's claim.
+        noise: source of noise; secure by default.
+        sample: returns the outputs; by default runs the mechanism on one cell.
     """
     amount, source = exact(spend, "spend"), noise or SecureNoise()
     priced = mechanism.price(unit_group(mechanism, steps), amount)
     if is_gaussian(priced):
         steps = max(steps, WIDE)
         priced = mechanism.price(unit_group(mechanism, steps), amount)
-    alone = Move(
+    move = Move(
         "one cell",
         lambda runs: sample(mechanism, steps, runs, amount, source, steps),
         lambda runs: sample(mechanism, 0, runs, amount, source, steps),
         None if is_for_bits(mechanism, steps) else Truths(np.array([steps]), np.array([0])),
     )
     return audit_moves(
-        [alone], claim_of(priced, delta), trials=trials, alpha=alpha, name=mechanism.name
+        [move], claim_of(priced, delta), trials=trials, alpha=alpha, name=mechanism.name
     )

@@ -1,7 +1,7 @@
-"""Tests of the noise that releases had: whether release less exact is of the law that was charged.
+"""Tests whether the noise of releases, release minus exact, has the charged distribution.
 
-They read the sums of a monitor (:class:`privfed.owner.noise_monitor.NoiseSums`) and prove nothing of a
-sensitivity, a price or a clip: other audits do.
+They read the sums of a monitor (:class:`privfed.owner.noise_monitor.NoiseSums`) and do not cover
+sensitivities, prices or clipping: other audits do.
 """
 
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from privfed.attacks.finding import Finding
 from privfed.errors import number_of
 from privfed.owner.noise_monitor import NoiseSums
 
-#: How often all tests of a study, or of one look at an owner's ledger, may accuse honest noise: over a
-#: thousand looks at a ledger that grows, at most once in a thousand.
+#: Family-wise level of all tests of a study, or of one reading of an owner's ledger: over a
+#: thousand readings of a growing ledger, at most 1e-3.
 FAMILY_WISE = 1e-6
-#: Laplace noise narrower by f has scores of mean square f^-1.4, where Gaussian noise has f^-2 (measured for
-#: f up to 1.3): what is found of the one is found of the other at this power.
+#: Laplace noise narrower by f has scores of mean square f^-1.4, whereas Gaussian noise has f^-2 (measured for
+#: f up to 1.3): the detectable factor of one is that of the other to this power.
 LAPLACE = 1.45
-NAME = "audit of the noise drawn"  #: Findings of this audit are called so
+NAME = "audit of the noise drawn"  #: Name of this audit's findings
 
 
 @dataclass(frozen=True)
 class NoiseTest:
-    """One test of a tally: what it looks at, over how many cells, and its p-value if all is honest."""
+    """One test of a tally: its name, its number of cells, and its p-value for correct noise."""
 
     name: str
     cells: int
@@ -33,38 +33,38 @@ class NoiseTest:
 
 
 def noise_tests(tally: Mapping[str, tuple[float, ...]]) -> list[NoiseTest]:
-    """All tests of a tally; each p-value is exact or errs towards honesty.
+    """All tests of a tally; each p-value is exact or conservative.
 
     Normal scores of n cells sum to a normal of variance n, and their squares to chi-square(n). Scores
-    times signs that were settled before them are normal scores again. A count of independent events of
+    times signs that are fixed before them are normal scores again. A count of independent events of
     unequal probabilities has, from one beyond its mean on, a tail no heavier than the binomial of the
     same mean (Hoeffding 1956, Theorem 5); that of one event at least is no greater than the mean.
     """
-    found = []
+    tests = []
     for label, (cells, *sums) in tally.items():
         kind, _, about = label.partition(" ")
         if not cells or kind == "unread":
             continue
         if kind == "count":
-            found.append(NoiseTest(about, int(cells), _count(int(cells), *sums)))
+            tests.append(NoiseTest(about, int(cells), _count(int(cells), *sums)))
         else:
             centred = float(2 * stats.norm.sf(abs(sums[0]) / np.sqrt(cells)))
-            aim = "shared with" if kind == "sign" else "mean of"
-            found.append(NoiseTest(f"{aim} {about}", int(cells), centred))
+            prefix = "shared with" if kind == "sign" else "mean of"
+            tests.append(NoiseTest(f"{prefix} {about}", int(cells), centred))
         if kind == "score":
-            spread = 2 * min(stats.chi2.cdf(sums[1], cells), stats.chi2.sf(sums[1], cells))
-            found.append(NoiseTest(f"variance of {about}", int(cells), float(spread)))
-    return found
+            p_value = 2 * min(stats.chi2.cdf(sums[1], cells), stats.chi2.sf(sums[1], cells))
+            tests.append(NoiseTest(f"variance of {about}", int(cells), float(p_value)))
+    return tests
 
 
 def _count(cells: int, seen: float, expected: float) -> float:
     if abs(seen - expected) < 1:
         return min(1.0, 2 * expected) if seen == 1 else 1.0
-    share = min(expected / cells, 1.0)
+    rate = min(expected / cells, 1.0)
     tail = (
-        stats.binom.sf(seen - 1, cells, share)
+        stats.binom.sf(seen - 1, cells, rate)
         if seen > expected
-        else stats.binom.cdf(seen, cells, share)
+        else stats.binom.cdf(seen, cells, rate)
     )
     return min(1.0, float(2 * tail))
 
@@ -72,14 +72,14 @@ def _count(cells: int, seen: float, expected: float) -> float:
 def audit_noise(
     tallies: Mapping[str, NoiseSums], *, policies: int = 1, family_wise: float = FAMILY_WISE
 ) -> list[Finding]:
-    """Hold the noise of all releases of one policy against the laws that were charged.
+    """Test the noise of all releases of one policy against the charged laws.
 
-    One finding, a breach if a test convicts at one level for all tests of all policies
-    together; none without noise. What was not looked at is counted in its detail.
+    One finding, a breach if a test rejects at the family-wise level of all tests of all policies;
+    none without noise. Untested cells are counted in its detail.
 
     Args:
-        tallies: by data owner, or by what else noise shall be compared.
-        policies: how many policies are tested beside each other, this one included.
+        tallies: by data owner, or another group whose noise is compared.
+        policies: number of policies tested together, including this one.
         family_wise: that level.
     """
     total, owners = NoiseSums(), NoiseSums()
@@ -95,24 +95,24 @@ def audit_noise(
     if not tests and not unread:
         return []
     level = family_wise / max(1, len(tests)) / policies
-    convicted = sorted((test for test in tests if test.p < level), key=lambda test: test.p)
+    rejected = sorted((test for test in tests if test.p < level), key=lambda test: test.p)
     worst = min(tests, key=lambda test: test.p, default=NoiseTest("no test", 0, 1.0))
     return [
         Finding(
             NAME,
             "Is release minus exact answer noise of the charged distribution, independent in every cell?",
             "tests that convict the noise",
-            len(convicted),
+            len(rejected),
             of=len(tests),
             baseline=0.0,
-            severity="breach" if convicted else "none",
+            severity="breach" if rejected else "none",
             detail={
                 "cells": total.cells,
                 "least p": worst.p,
                 "by": worst.name,
                 "level": level,
                 "family-wise level": family_wise,
-                "convicted": [test.name for test in convicted[:8]],
+                "convicted": [test.name for test in rejected[:8]],
                 "not looked at": unread,
                 "narrower gaussian found with chance .8": (
                     factor := scale_found(total.cells, level)
@@ -125,7 +125,7 @@ def audit_noise(
 
 
 def scale_found(cells: int, level: float) -> float:
-    """The factor below which too narrow Gaussian noise is convicted with probability .8 by a two-sided test.
+    """The factor from which too narrow Gaussian noise is rejected with probability .8 by a two-sided test.
 
     The scores' sum of squares is then factor^-2 chi-square(cells); infinite if no factor is found.
     """

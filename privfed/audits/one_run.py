@@ -1,9 +1,9 @@
-"""Audits of one single release that holds many canaries, each in or out by a coin of its own.
+"""Audits of one single release that holds many canaries, each in or out by an independent coin.
 
-The auditor guesses some of the coins. What right guesses prove depends on the claim: pure epsilon
+The auditor guesses some of the coins. The bound from right guesses depends on the claim: pure epsilon
 or (epsilon, delta) (Steinke, Nasr and Jagielski 2023), or a Gaussian trade-off curve (Mahloujifar,
 Melis and Chaudhuri 2025), which is far tighter for Gaussian noise. Coins must never come from the
-stream that the noise uses.
+noise's stream.
 """
 
 import math
@@ -21,36 +21,36 @@ from privfed.audits.bounds import right_guesses_mu, verdict
 from privfed.errors import InputError
 from privfed.privacy.conversion import gaussian_epsilon
 
-#: Fractions of the canaries, the surest first, guessed about under a claim of a Gaussian trade-off
+#: Fractions of the canaries that are guessed, most confident first, under a claim of a Gaussian trade-off
 #: curve, which is tightest in its tails; alpha is split among them.
 GAUSSIAN_GUESSES = (0.025, 0.1, 0.25)
-#: Under other claims: the fraction guessed about of those surest under Laplace noise of the claimed
-#: scale, and the fraction of alpha for it; the rest is for guessing about all canaries.
+#: Under other claims: the fraction guessed of the most confident ones under Laplace noise of the claimed
+#: scale, and the fraction of alpha for it; the rest is for guessing all canaries.
 SURE, SURE_ALPHA = 0.98, 0.9
-#: What is claimed of a canary's trade-off curve.
+#: The claim of a canary's trade-off curve.
 TradeOff = Literal["any", "gaussian", "independent gaussian"]
-FARTHEST = 700.0  #: Epsilon beyond which a proven bound is no longer told apart
+FARTHEST = 700.0  #: Largest epsilon that a bound reports
 
 
 def one_run_p_value(
     canaries: int, guesses: int, *, right: int, epsilon: float, delta: float = 0.0
 ) -> float:
-    """Upper bound on the probability of so many right guesses under (epsilon, delta)-DP.
+    """Upper bound on the probability of as many right guesses under (epsilon, delta)-DP.
 
     Source: Steinke, Nasr and Jagielski 2023, Theorem 5.2 and Algorithm 2.
 
     Args:
-        canaries: number m of fair coins, one a canary.
+        canaries: number m of fair coins, one per canary.
         guesses, right: numbers r of coins guessed from one run, and v of right guesses.
         epsilon, delta: the claim, epsilon in nats.
     """
     _check_counts(canaries, guesses, right)
-    chance = 1 / (1 + np.exp(-epsilon))
-    tail = float(binom.sf(right - 1, guesses, chance))
+    probability = 1 / (1 + np.exp(-epsilon))
+    tail = float(binom.sf(right - 1, guesses, probability))
     if delta == 0 or right == 0:
         return min(1.0, tail)
     steps = np.arange(1, right + 1)
-    mass = binom.sf(right - steps - 1, guesses, chance) - tail
+    mass = binom.sf(right - steps - 1, guesses, probability) - tail
     return min(1.0, tail + float(2 * canaries * delta * np.max(mass / steps)))
 
 
@@ -59,7 +59,7 @@ def one_run_epsilon(
 ) -> float:
     """Lower bound, nats: the largest epsilon that one run rejects at level ``alpha``.
 
-    Arguments as in :func:`one_run_p_value`; 0 where not even epsilon 0 is rejected.
+    Arguments as in :func:`one_run_p_value`; 0 if not even epsilon 0 is rejected.
     """
 
     def excess(epsilon: float) -> float:
@@ -71,7 +71,7 @@ def one_run_epsilon(
 def one_run_mu(canaries: int, guesses: int, *, right: int, alpha: float = 0.05) -> float:
     """The largest mu of mu-Gaussian-DP that one run rejects at level ``alpha``; 0 for none.
 
-    Valid however the canaries' answers depend on each other; for independent noise
+    Valid for any dependence of the canaries' answers; for independent noise
     :func:`.right_guesses_mu` is far tighter. Arguments as in :func:`one_run_p_value`.
     """
     _check_counts(canaries, guesses, right)
@@ -87,24 +87,24 @@ def _impossible(canaries: int, guesses: int, right: int, mu: float, alpha: float
 
     Source: Mahloujifar, Melis and Chaudhuri 2025, Algorithm 3. Let p_i be the probability of i right
     guesses out of c, and over all i of at least j let R_j = sum of (i / m) p_i and
-    H_j = sum of ((c - i) / m) p_i: how often a random canary is guessed rightly, and wrongly, in such
-    runs. Turning that canary's coin makes a right guess wrong and i into i - 1, so that the curve
-    gives H_(j-1) >= Phi(Phi^-1(R_j) - mu). From a tail of probability alpha that lies at exactly
-    ``right``, the least that the lower counts can weigh is followed down; beyond a whole it cannot be.
+    H_j = sum of ((c - i) / m) p_i: the probabilities that a random canary is guessed rightly, and wrongly, in such
+    runs. Flipping that canary's coin makes a right guess wrong and i into i - 1, so that the curve
+    gives H_(j-1) >= Phi(Phi^-1(R_j) - mu). Starting with a tail of probability alpha concentrated at
+    ``right``, the least mass of the lower counts is accumulated downwards; a total above 1 is impossible.
     """
-    found = alpha * right / canaries
-    missed = alpha * (guesses - right) / canaries
+    right_mass = alpha * right / canaries
+    wrong_mass = alpha * (guesses - right) / canaries
     for i in range(right - 1, -1, -1):
-        least = max(missed, float(ndtr(ndtri(found) - mu)))
-        found += i / (guesses - i) * (least - missed)
-        missed = least
-        if found + missed > guesses / canaries:
+        bound = max(wrong_mass, float(ndtr(ndtri(right_mass) - mu)))
+        right_mass += i / (guesses - i) * (bound - wrong_mass)
+        wrong_mass = bound
+        if right_mass + wrong_mass > guesses / canaries:
             return True
     return False
 
 
 def _largest(excess: Callable[[float], float], alpha: float) -> float:
-    """Where a function that rises from below 0 crosses it; 0 where it starts above."""
+    """The root of an increasing function; 0 if it starts above 0."""
     check_fraction("alpha", alpha)
     if excess(0.0) >= 0:
         return 0.0
@@ -130,14 +130,14 @@ def audit_one_run(
     """Audit one single release that holds many canaries.
 
     Args:
-        included, scores: each canary's own fair coin, true if it was in, and the auditor's score, larger
+        included, scores: each canary's fair coin, true if it was in, and the auditor's score, larger
             for "in"; shape (canaries,).
         claimed, delta: the claim, epsilon in nats.
-        alpha: how often an innocent mechanism may be convicted, over all numbers of guesses tried.
-        noise: ``"gaussian"`` where a Gaussian trade-off curve is claimed (needs delta above 0, at
-            which epsilon is stated); ``"independent gaussian"`` where moreover each canary is
-            answered with noise of its own, so that the claim is tested far more tightly.
-        centre: the score that favours neither side; the median unless given.
+        alpha: probability of rejecting a correct mechanism's claim, over all numbers of guesses.
+        noise: ``"gaussian"`` if a Gaussian trade-off curve is claimed (needs delta above 0, at
+            which epsilon is stated); ``"independent gaussian"`` if moreover each canary's answer
+            has independent noise, so that the claim is tested far more tightly.
+        centre: the score that favours neither side; the median by default.
         name: of the mechanism in the finding.
     """
     coins, values = np.asarray(included, bool), np.asarray(scores, float)
@@ -147,12 +147,12 @@ def audit_one_run(
         raise InputError(
             "one run needs a canary, a claimed epsilon, and for Gaussian noise a delta in (0, 1)"
         )
-    shares = _shares(noise, claimed, len(np.unique(values)))
-    tried, right = _guess(coins, values, centre, list(shares))
-    levels = [alpha * level for level in shares.values()]
+    fractions = _fractions(noise, claimed, len(np.unique(values)))
+    guesses, right = _guess(coins, values, centre, list(fractions))
+    levels = [alpha * level for level in fractions.values()]
     proven = [
         _proven(noise, len(coins), int(r), int(v), delta, level)
-        for r, v, level in zip(tried, right, levels, strict=True)
+        for r, v, level in zip(guesses, right, levels, strict=True)
     ]
     best = int(np.argmax(proven))
     return verdict(
@@ -163,17 +163,17 @@ def audit_one_run(
             "delta": delta,
             "confidence": 1 - alpha,
             "canaries": len(coins),
-            "guesses": int(tried[best]),
+            "guesses": int(guesses[best]),
             "right": int(right[best]),
         },
     )
 
 
-def _shares(noise: TradeOff, claimed: float, levels: int) -> dict[float, float]:
-    """The fractions of the canaries guessed about, and the fraction of alpha for each.
+def _fractions(noise: TradeOff, claimed: float, levels: int) -> dict[float, float]:
+    """The fractions of the canaries to guess, and the fraction of alpha for each.
 
     Laplace noise of the claimed scale leaves (1 + e^-epsilon) / 2 of the canaries outside the two
-    inputs' centres, where it tells most. That scores have but two levels is seen without the coins.
+    inputs' centres, where the likelihood ratio is largest. The number of levels does not depend on the coins.
     """
     if levels <= 2 or noise == "independent gaussian":
         return {1.0: 1.0}
@@ -183,16 +183,16 @@ def _shares(noise: TradeOff, claimed: float, levels: int) -> dict[float, float]:
 
 
 def _guess(
-    coins: np.ndarray, values: np.ndarray, centre: float | None, shares: list[float]
+    coins: np.ndarray, values: np.ndarray, centre: float | None, fractions: list[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of guesses, the surest first, and of right ones among them."""
+    """Numbers of guesses, most confident first, and of right ones among them."""
     levels = np.unique(values)
     if centre is None:
         centre = float(levels.mean() if len(levels) == 2 else np.median(values))
-    surest = np.argsort(-np.abs(values - centre), kind="stable")
-    right = np.cumsum((values > centre)[surest] == coins[surest])
-    tried = np.maximum(1, (len(coins) * np.array(shares)).astype(int))
-    return tried, right[tried - 1]
+    order = np.argsort(-np.abs(values - centre), kind="stable")
+    right = np.cumsum((values > centre)[order] == coins[order])
+    guesses = np.maximum(1, (len(coins) * np.array(fractions)).astype(int))
+    return guesses, right[guesses - 1]
 
 
 def _proven(

@@ -1,4 +1,4 @@
-"""Whether a model of another package's learner follows from what left: a learner in one process may read more."""
+"""Whether a model of another package's learner follows from the releases: a learner in one process may read more."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from privfed.learners.saved import written
 from privfed.tables.schema import Schema
 
 NAME = "audit of the learner's replay"
-#: Differences of numbers that other threads, libraries and processors make: relative, and absolute near zero
+#: Rounding differences between threads, libraries and processors: relative, and absolute near zero
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 
 
@@ -25,25 +25,25 @@ def audit_replay(
     transcript: Transcript,
     clients: Sequence[str],
 ) -> Finding:
-    """Train again on the recorded answers alone, twice, and compare with the model that was made.
+    """Train again on the recorded answers alone, twice, and compare with the fitted model.
 
-    A model that they do not give has something else in it, which no guarantee covers. One that they give
-    proves little: what a learner reads elsewhere it may read again.
+    A model that they do not reproduce contains something else, which no guarantee covers. One that they reproduce
+    proves little: a learner may read other sources again.
 
     Args:
-        learner: unfitted, as it was.
+        learner: unfitted, with the same parameters.
         model: fitted.
-        transcript: what left.
-        clients: who could be asked, in the same order.
+        transcript: the releases.
+        clients: the federation's clients, in the same order.
     """
-    partial, again = "", [None]
+    partial, models = "", [None]
     try:
-        again = [_replayed(learner, transcript, model.schema_, clients) for _ in range(2)]
+        models = [_replay(learner, transcript, model.schema_, clients) for _ in range(2)]
     except Exception as error:  # noqa: BLE001  # a plugin's own: it ends no study
         partial = f"it failed with {type(error).__name__} on the recorded answers"
-    if not alike(again[0], again[-1]):
+    if not alike(models[0], models[-1]):
         partial = "its own random choices differ from one training to the next"
-    other = not partial and not alike(again[0], _plain(model))
+    other = not partial and not alike(models[0], _as_data(model))
     return Finding(
         NAME,
         "Do the recorded answers alone give the same model?",
@@ -57,25 +57,25 @@ def audit_replay(
     )
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Whether two models are the same as plain data, numbers up to rounding errors."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-    if isinstance(one, int) and isinstance(other, float):
-        return alike(other, one)
-    return bool(one == other)
+def alike(a: Any, b: Any) -> bool:
+    """Whether two models are equal as JSON data, numbers up to rounding errors."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, float) and isinstance(b, int | float):
+        return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    if isinstance(a, int) and isinstance(b, float):
+        return alike(b, a)
+    return bool(a == b)
 
 
-def _plain(model: FederatedLearner) -> Any:
+def _as_data(model: FederatedLearner) -> Any:
     return json.loads(written(model))
 
 
-def _replayed(
+def _replay(
     learner: FederatedLearner, transcript: Transcript, schema: Schema, clients: Sequence[str]
 ) -> Any:
     fresh: FederatedLearner = clone(learner)
-    return _plain(fresh.fit(ReplayDisclosure(schema, transcript, clients)))
+    return _as_data(fresh.fit(ReplayDisclosure(schema, transcript, clients)))

@@ -1,4 +1,4 @@
-"""Audits of the sensitivities that queries of other packages state; no data are read."""
+"""Audits of the stated sensitivities of other packages' queries; no data are read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,41 +15,43 @@ from privfed.questions.query import CohortQuery, Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Schema
 
-NAME = "audit of the stated sensitivities"  #: Findings of this audit are called so
-#: Records of the made-up tables, and tables of each size, which the questions of a kind share.
+NAME = "audit of the stated sensitivities"  #: Name of this audit's findings
+#: Records of the synthetic tables, and tables of each size, divided among the queries of a kind.
 SIZES, TRIES = (0, 1, 3, 30), 12
-QUESTIONS = 64  #: Most questions of a kind that are tried; each has a table of each size
+QUESTIONS = 64  #: Most queries of a kind that are tried; each has a table of each size
 LARGEST = 2**20  #: Most cells of a query that is tried
 SECRET = b"a made-up client's secret"
 
 
 def audit_sensitivities(plan: Sequence[Planned], schema: Schema, policy: Policy) -> list[Finding]:
-    """Try the questions of other packages on made-up tables of a schema and their neighbours.
+    """Try the queries of other packages on synthetic tables of a schema and their neighbours.
 
-    Tables are of values between the bounds and of their ends. One record, first or last, is left out or replaced by
-    another; and all of them are left out, where a part is declared for a whole client. A part that
-    moves beyond what is declared disproves the claim: nothing of this is chance. What does not
+    Tables have values between the bounds and at their ends. One record, first or last, is left out or replaced by
+    another; and all of them are left out, if a part is declared for a whole client. A part that
+    moves beyond its declaration disproves the claim, deterministically. One that does not
     proves little, and :func:`privfed.testing.check_query.check_query` searches further.
 
     Args:
         plan, schema, policy: as in :func:`privfed.audits.guards.audit_guards`.
 
     Returns:
-        one finding for each kind whose parts noise protects: how many of them move too far. ``partial`` says what was
-        not tried: questions to a cohort, whose rules are not made up here, and large ones.
+        one finding for each kind with noisy parts: the number of them that move too far. ``partial`` lists what was
+        not tried: queries to a cohort, whose rules are not synthesised here, and large ones.
     """
-    asked: dict[str, dict[str, Query]] = {}
+    kinds: dict[str, dict[str, Query]] = {}
     for query in (planned.query for planned in plan if foreign(type(planned.query))):
         if any(_noisy(query, query.parts(schema), policy)):
-            asked.setdefault(query.kind, {})[query.digest] = query
-    return [_audited(kind, list(each.values()), schema, policy) for kind, each in asked.items()]
+            kinds.setdefault(query.kind, {})[query.digest] = query
+    return [
+        _audit_kind(kind, list(group.values()), schema, policy) for kind, group in kinds.items()
+    ]
 
 
-def _audited(kind: str, asked: Sequence[Query], schema: Schema, policy: Policy) -> Finding:
-    """Try all different questions of one kind."""
-    moved, known, untried = set[str](), set[str](), dict[str, None]()
-    tries = max(1, TRIES // len(asked))
-    for number, query in enumerate(asked):
+def _audit_kind(kind: str, queries: Sequence[Query], schema: Schema, policy: Policy) -> Finding:
+    """Try all different queries of one kind."""
+    exceeded, known, untried = set[str](), set[str](), dict[str, None]()
+    tries = max(1, TRIES // len(queries))
+    for number, query in enumerate(queries):
         parts = query.parts(schema)
         noisy = {name: parts[name] for name in _noisy(query, parts, policy)}
         known.update(noisy)
@@ -57,26 +59,26 @@ def _audited(kind: str, asked: Sequence[Query], schema: Schema, policy: Policy) 
             untried[why] = None
             continue
         try:
-            moved.update(_excesses(query, noisy, schema, tries))
+            exceeded.update(_excesses(query, noisy, schema, tries))
         except Exception as error:  # noqa: BLE001  # a plugin's own, on constants: it ends no study
             untried[f"it failed with {type(error).__name__} on made-up records"] = None
     return Finding(
         NAME,
         "Does one record change an answer by more than the query's stated sensitivity?",
         "parts that one record changes by more than their sensitivity",
-        len(moved),
+        len(exceeded),
         of=len(known),
         baseline=0.0,
         releases=(kind,),
-        severity="breach" if moved else "none",
+        severity="breach" if exceeded else "none",
         simulation=False,
-        detail={"parts": sorted(moved)},
+        detail={"parts": sorted(exceeded)},
         partial="; ".join(untried),
     )
 
 
 def _untried(query: Query, parts: Mapping[str, Part], number: int) -> str:
-    """Why a question is not tried; empty if it is."""
+    """Why a query is not tried; empty if it is."""
     if isinstance(query, CohortQuery):
         return "no individuals of a cohort are made up"
     if sum(part.size for part in parts.values()) > LARGEST:
@@ -85,7 +87,7 @@ def _untried(query: Query, parts: Mapping[str, Part], number: int) -> str:
 
 
 def _noisy(query: Query, parts: Mapping[str, Part], policy: Policy) -> Iterator[str]:
-    """The parts with a sensitivity that a guard adds noise to."""
+    """Yield the parts with a sensitivity to which a guard adds noise."""
     guards = policy.guards.get(query.kind, ())
     for guard, names in zip(guards, assign(guards, parts), strict=True):
         if mechanism_of(guard).currency is not None:
@@ -93,19 +95,19 @@ def _noisy(query: Query, parts: Mapping[str, Part], policy: Policy) -> Iterator[
 
 
 def _excesses(query: Query, parts: Mapping[str, Part], schema: Schema, tries: int) -> Iterator[str]:
-    """Every part that moves beyond a bound of its own between made-up neighbours, each time that it does."""
+    """Yield every part that moves beyond its bound between synthetic neighbours, each time."""
     rng = np.random.default_rng(0)
     for number, size in enumerate(np.repeat(SIZES, tries)):
         rows = _rows(schema, int(size) + 2, rng)
         if number % 3 == 1:  # a crowd of equal records
             rows[1:-1] = rows[:1]
-        one, others, another = rows[:1], rows[1:-1], rows[-1:]
-        places = [others, others[:0]], [others[:0], others]  # the record stands last, or first
-        without, nobody = (_answer(query, each, parts, schema) for each in (others, others[:0]))
-        for before, after in places:
+        added, others, replacement = rows[:1], rows[1:-1], rows[-1:]
+        positions = [others, others[:0]], [others[:0], others]  # the record stands last, or first
+        without, empty = (_answer(query, table, parts, schema) for table in (others, others[:0]))
+        for before, after in positions:
             first, second = (
                 _answer(query, np.concatenate([before, record, after]), parts, schema)
-                for record in (one, another)
+                for record in (added, replacement)
             )
             for name, part in parts.items():
                 stated = part.sensitivity
@@ -114,28 +116,28 @@ def _excesses(query: Query, parts: Mapping[str, Part], schema: Schema, tries: in
                     _within(first[name], without[name], stated.add_or_remove),
                     _within(first[name], second[name], stated.under("record", "replace-one", None)),
                     _within(first[name], second[name], stated.anything),
-                    _within(first[name], nobody[name], stated.client),
+                    _within(first[name], empty[name], stated.client),
                 )
                 if not all(within):
                     yield name
 
 
-def _within(one: np.ndarray, other: np.ndarray, bound: Bound | None) -> bool:
-    """Whether two answers lie no further apart than a bound allows, if there is one."""
+def _within(first: np.ndarray, second: np.ndarray, bound: Bound | None) -> bool:
+    """Whether the distance of two answers is within a bound, if there is one."""
     if bound is None:
         return True
-    step = np.abs(one - other).ravel()
-    moved = int(step.sum()), int((step.astype(object) ** 2).sum())
-    return moved[0] <= bound.l1 and moved[1] <= bound.l2_squared
+    step = np.abs(first - second).ravel()
+    norms = int(step.sum()), int((step.astype(object) ** 2).sum())
+    return norms[0] <= bound.l1 and norms[1] <= bound.l2_squared
 
 
 def _rows(schema: Schema, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Made-up values, shape (size, columns), the target last: an end of the bounds in every second cell."""
+    """Synthetic values, shape (size, columns), the target last: in half of the cells an end of the bounds."""
     columns = [*schema.features, *([schema.target] if schema.target else [])]
     low, high = np.array([column.bounds for column in columns], dtype=float).T
     values = rng.uniform(low, high, (size, len(columns)))
-    whole = np.array([column.kind != "number" for column in columns])
-    values[:, whole] = np.rint(values[:, whole])
+    integral = np.array([column.kind != "number" for column in columns])
+    values[:, integral] = np.rint(values[:, integral])
     ends = np.where(rng.random(values.shape) < 0.5, low, high)
     return np.where(rng.random(values.shape) < 0.5, ends, values)
 
@@ -143,7 +145,7 @@ def _rows(schema: Schema, size: int, rng: np.random.Generator) -> np.ndarray:
 def _answer(
     query: Query, rows: np.ndarray, parts: Mapping[str, Part], schema: Schema
 ) -> dict[str, np.ndarray]:
-    """The exact parts as a gate adds noise to them."""
+    """The exact parts, before a gate adds noise."""
     width = len(schema.features)
     target = rows[:, width] if schema.target else None
     exact = query.evaluate(View(Records(schema, rows[:, :width], target), schema, SECRET))

@@ -1,7 +1,7 @@
-"""Test statistics: numbers of a mechanism's outputs in which two neighbouring inputs may show.
+"""Test statistics: functions of a mechanism's outputs that may distinguish two neighbouring inputs.
 
-A decision rule is a threshold on one of them (:mod:`privfed.audits.threshold_tests`). What a
-statistic learns, it learns from outputs that judge nothing.
+A decision rule is a threshold on one of them (:mod:`privfed.audits.threshold_tests`). Statistics
+are learned from outputs that are not used for evaluation.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from functools import partial
 
 import numpy as np
 
-CELLS = 32  #: Most cells of an output that are looked at one by one
-#: Most pairs of cells that are compared, and how far their noise must go together for it.
+CELLS = 32  #: Most cells of an output that are examined one by one
+#: Most pairs of cells that are compared, and the correlation of their noise from which they are.
 PAIRS, TOGETHER = 4, 0.5
-RIDGE = 1e-9  #: Added to the correlation matrix: what noise that two cells share cancels down to
+RIDGE = 1e-9  #: Added to the correlation matrix: the remainder of cancelled common noise
 FEATURES = 16  #: Most features of cells that the learned distinguisher weighs
-TOLD = 10.0  #: Power of a feature that tells the samples apart without any spread, in deviations
-LEVELS = 200  #: Most values that a learned score tells apart
-DECIMALS = 12  #: Most decimals by which a number is looked at
+TOLD = 10.0  #: Power of a feature that separates the samples without variance, in stds
+LEVELS = 200  #: Most distinct values of a learned score
+DECIMALS = 12  #: Most decimals that are examined
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number of each output, by (runs, cells) to (runs,); those of one family find faults of one kind."""
+    """A number of each output, from (runs, cells) to (runs,); one family detects faults of one kind."""
 
     name: str
     family: str
     of: Callable[[np.ndarray], np.ndarray]
-    #: whether it learned from every second output, the first included: the others choose its threshold
-    taught: bool = False
+    #: whether it was trained on every second output, including the first: the others choose its threshold
+    trained: bool = False
 
 
 @dataclass(frozen=True)
 class Truths:
-    """What two neighbouring inputs hold exactly."""
+    """The exact values of two neighbouring inputs."""
 
     present: np.ndarray  #: present, absent: with the record and without it, shape (cells,)
     absent: np.ndarray
-    #: the log-likelihood ratio of outputs, shape (runs,), where the law of the noise is known
+    #: the log-likelihood ratio of outputs, shape (runs,), if the law of the noise is known
     ratio: Callable[[np.ndarray], np.ndarray] | None = None
-    #: cells that a linear rule weighs, where there are too many for it; all unless given
+    #: cells that a linear rule weighs, if there are too many for it; all by default
     near: np.ndarray | None = None
 
     @property
@@ -53,28 +53,28 @@ class Truths:
 def statistics(
     present: np.ndarray, absent: np.ndarray, truths: Truths | None = None
 ) -> list[Statistic]:
-    """All statistics worth trying of outputs with and without the record, shape (runs, cells).
+    """Candidate statistics of outputs with and without the record, shape (runs, cells).
 
-    Without `truths`, what the inputs hold, only values, direction and bits are tried.
+    Without `truths`, the exact inputs, only values, direction and bits are tried.
     """
     samples = TwoSamples.of(present, absent, truths)
     half = TwoSamples.of(present[::2], absent[::2], truths)
-    cells = samples.telling(truths)
-    found = [*_values(cells), *_bits(samples, cells)]
+    cells = samples.informative(truths)
+    result = [*_values(cells), *_bits(samples, cells)]
     if present.shape[1] > 1:
         near = None if truths is None else truths.near
-        found.append(_direction(samples, np.arange(present.shape[1]) if near is None else near))
+        result.append(_direction(samples, np.arange(present.shape[1]) if near is None else near))
     if truths is not None:
-        found += [*_exact(truths), *_together(samples, truths)]
+        result += [*_exact(truths), *_differences(samples, truths)]
         if present.shape[1] > 1:
-            found.append(_learned(half, truths))
+            result.append(_learned(half, truths))
         if len(truths.moved) > 1:
-            found.append(_clipped(samples, truths))
+            result.append(_clipped(samples, truths))
             shift = truths.present - truths.absent
             ratio = truths.ratio or learned_ratio(shift, half.absent, half.present)
-            taught = truths.ratio is None
-            found.append(Statistic("likelihood ratio", "likelihood", ratio, taught))
-    return found
+            trained = truths.ratio is None
+            result.append(Statistic("likelihood ratio", "likelihood", ratio, trained))
+    return result
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class TwoSamples:
 
     @classmethod
     def of(cls, present: np.ndarray, absent: np.ndarray, truths: Truths | None) -> TwoSamples:
-        """Measure them."""
+        """Measure shift and std."""
         std = np.sqrt((present.var(axis=0) + absent.var(axis=0)) / 2)
         measured = present.mean(axis=0) - absent.mean(axis=0)
         shift = measured if truths is None else truths.present - truths.absent
         return cls(present, absent, shift, np.where(std > 0, std, 1.0))
 
-    def telling(self, truths: Truths | None) -> np.ndarray:
-        """Indices of cells to try: those that move, and those whose means differ most."""
+    def informative(self, truths: Truths | None) -> np.ndarray:
+        """Indices of the cells that move, and of those whose means differ most."""
         measured = np.abs(self.present.mean(axis=0) - self.absent.mean(axis=0)) / self.std
         order = np.argsort(-measured, kind="stable")
         if truths is None:
@@ -115,7 +115,7 @@ def _values(cells: np.ndarray) -> Iterator[Statistic]:
 
 
 def _bits(samples: TwoSamples, cells: np.ndarray) -> Iterator[Statistic]:
-    """Lowest bits and decimals of fractions, where naive float noise shows (Mironov 2012)."""
+    """Yield lowest bits and decimals of fractions, which reveal naive float noise (Mironov 2012)."""
     for cell in cells:
         if any(
             (arm[:, cell] != np.rint(arm[:, cell])).any()
@@ -132,8 +132,8 @@ def _read(read: Callable[[np.ndarray], np.ndarray], cell: int, outputs: np.ndarr
 def _learned(samples: TwoSamples, truths: Truths) -> Statistic:
     """Weigh the features of any cells in which the samples differ most, as if independent.
 
-    A cell's features are its value, its distance from the truth without the record, and its lowest bit:
-    noise that tells of a record in a cell that the record does not move.
+    A cell's features are its value, its distance from the exact value without the record, and its lowest bit:
+    they detect noise that depends on a record in cells that the record does not move.
     """
 
     def read(outputs: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -142,22 +142,22 @@ def _learned(samples: TwoSamples, truths: Truths) -> Statistic:
         return np.where(feature == 0, shift, np.where(feature == 1, np.abs(shift), values % 2))
 
     cells = len(truths.absent)
-    everything = np.arange(3 * cells)
-    one, other = (read(arm, everything) for arm in (samples.present, samples.absent))
-    gap, spread = one.mean(axis=0) - other.mean(axis=0), one.var(axis=0) + other.var(axis=0)
-    power = np.divide(gap, np.sqrt(spread), out=np.sign(gap) * TOLD, where=spread > 0)
+    features = np.arange(3 * cells)
+    p, q = (read(arm, features) for arm in (samples.present, samples.absent))
+    gap, variance = p.mean(axis=0) - q.mean(axis=0), p.var(axis=0) + q.var(axis=0)
+    power = np.divide(gap, np.sqrt(variance), out=np.sign(gap) * TOLD, where=variance > 0)
     best = np.argsort(-np.abs(power), kind="stable")[:FEATURES]
-    weights = power[best] / np.sqrt(np.where(spread > 0, spread, 1.0))[best]
+    weights = power[best] / np.sqrt(np.where(variance > 0, variance, 1.0))[best]
     return Statistic(
-        "learned over all cells", "learned", lambda o: read(o, best) @ weights, taught=True
+        "learned over all cells", "learned", lambda o: read(o, best) @ weights, trained=True
     )
 
 
 def _direction(samples: TwoSamples, cells: np.ndarray) -> Statistic:
     """Fisher's linear discriminant (1936): the best for two shifted Gaussians.
 
-    The shift is whitened by the noise's covariance: noise that two cells share cancels. With few
-    outputs for so many cells the covariance is shrunk towards independence (Ledoit and Wolf 2004).
+    The shift is whitened by the noise's covariance: noise common to two cells cancels. With few
+    outputs relative to the cells the covariance is shrunk towards independence (Ledoit and Wolf 2004).
     """
     noise, std = samples.residues[:, cells], samples.std[cells]
     runs, size = noise.shape
@@ -169,10 +169,10 @@ def _direction(samples: TwoSamples, cells: np.ndarray) -> Statistic:
 
 
 def _clipped(samples: TwoSamples, truths: Truths) -> Statistic:
-    """The sum of clipped values: the likelihood ratio's own order where noise is Laplace."""
+    """The sum of clipped values, monotone in the likelihood ratio for Laplace noise."""
     moved = truths.moved
     low, high = (
-        each(truths.present[moved], truths.absent[moved]) for each in (np.minimum, np.maximum)
+        bound(truths.present[moved], truths.absent[moved]) for bound in (np.minimum, np.maximum)
     )
     weights = np.sign(truths.present - truths.absent)[moved] / samples.std[moved]
     return Statistic("clipped", "direction", lambda o: np.clip(o[:, moved], low, high) @ weights)
@@ -181,7 +181,7 @@ def _clipped(samples: TwoSamples, truths: Truths) -> Statistic:
 def learned_ratio(
     shift: np.ndarray, absent: np.ndarray, present: np.ndarray
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Learn a score of outputs, shape (runs, cells): ln of how much likelier they are with the shift than without.
+    """Learn the log-likelihood ratio of outputs, shape (runs, cells), with the shift against without.
 
     Naive Bayes over the cells that move, by `shift` of shape (cells,): frequencies pooled over cells of one shift.
     """
@@ -191,54 +191,54 @@ def learned_ratio(
         values = np.unique(np.concatenate([absent[:, cells], present[:, cells]]).round(6))
         few = len(values) <= LEVELS
         edges = values if few else np.quantile(values, np.linspace(0, 1, LEVELS))
-        one, other = (
+        inside, outside = (
             np.bincount(np.searchsorted(edges, arm[:, cells].ravel()), minlength=len(edges) + 1)
             for arm in (present, absent)
         )
-        tables.append((cells, edges, np.log((one + 0.5) / (other + 0.5))))
+        tables.append((cells, edges, np.log((inside + 0.5) / (outside + 0.5))))
 
     def score(outputs: np.ndarray) -> np.ndarray:
-        each = (log[np.searchsorted(edges, outputs[:, cells])] for cells, edges, log in tables)
-        return np.asarray(sum(part.sum(axis=1) for part in each))
+        parts = (log[np.searchsorted(edges, outputs[:, cells])] for cells, edges, log in tables)
+        return np.asarray(sum(part.sum(axis=1) for part in parts))
 
     return score
 
 
 def _exact(truths: Truths) -> Iterator[Statistic]:
-    """Whether moved cells hold one input's very truth: noise that is missing now and then."""
+    """Yield whether moved cells equal one input's exact values: noise that is missing at times."""
     for cell in truths.moved[:PAIRS]:
-        yield Statistic(f"exact {cell}", "exact", partial(_hit, truths, np.array([cell])))
+        yield Statistic(f"exact {cell}", "exact", partial(_match_exact, truths, np.array([cell])))
     if len(truths.moved) > 1:
-        yield Statistic("exact", "exact", partial(_hit, truths, truths.moved))
+        yield Statistic("exact", "exact", partial(_match_exact, truths, truths.moved))
 
 
-def _hit(truths: Truths, cells: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """1 where the cells hold the truth with the record, -1 that without it, 0 elsewhere."""
-    told = (truths.present[cells], truths.absent[cells])
-    present, absent = ((outputs[:, cells] == each).all(axis=1) for each in told)
+def _match_exact(truths: Truths, cells: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """1 if the cells equal the exact values with the record, -1 those without it, 0 otherwise."""
+    exact = (truths.present[cells], truths.absent[cells])
+    present, absent = ((outputs[:, cells] == value).all(axis=1) for value in exact)
     return np.asarray(present.astype(float) - absent.astype(float))
 
 
-def _together(samples: TwoSamples, truths: Truths) -> Iterator[Statistic]:
-    """Whether two cells differ as their truths do: noise that is used twice."""
+def _differences(samples: TwoSamples, truths: Truths) -> Iterator[Statistic]:
+    """Yield whether two cells differ by exactly their exact difference: noise that is used twice."""
     shift = truths.present - truths.absent
-    for one, other in _pairs(samples, truths):
-        if shift[one] != shift[other]:
-            apart = Truths(_apart(truths.present, one, other), _apart(truths.absent, one, other))
-            score = partial(_difference, apart, one, other)
-            yield Statistic(f"difference {one} and {other}", "together", score)
+    for i, j in _pairs(samples, truths):
+        if shift[i] != shift[j]:
+            apart = Truths(_apart(truths.present, i, j), _apart(truths.absent, i, j))
+            score = partial(_difference, apart, i, j)
+            yield Statistic(f"difference {i} and {j}", "together", score)
 
 
-def _apart(row: np.ndarray, one: int, other: int) -> np.ndarray:
-    return np.asarray(row[..., one] - row[..., other])[..., None]
+def _apart(row: np.ndarray, i: int, j: int) -> np.ndarray:
+    return np.asarray(row[..., i] - row[..., j])[..., None]
 
 
-def _difference(truths: Truths, one: int, other: int, outputs: np.ndarray) -> np.ndarray:
-    return _hit(truths, np.array([0]), _apart(outputs, one, other))
+def _difference(truths: Truths, i: int, j: int, outputs: np.ndarray) -> np.ndarray:
+    return _match_exact(truths, np.array([0]), _apart(outputs, i, j))
 
 
 def _pairs(samples: TwoSamples, truths: Truths) -> list[tuple[int, int]]:
-    """Moved cells with those whose noise correlates most with theirs."""
+    """Pairs of a moved cell and one whose noise correlates most with its."""
     noise, moved = samples.residues, truths.moved[:CELLS]
     shared = np.abs(noise[:, moved].T @ noise) / len(noise)
     shared[np.arange(len(moved)), moved] = 0.0
@@ -264,11 +264,11 @@ def lowest_bit(values: np.ndarray) -> np.ndarray:
 
 
 def decimals(values: np.ndarray) -> np.ndarray:
-    """The fewest decimals to which each number can be rounded and stays the same float, or :data:`DECIMALS` + 1.
+    """The fewest decimals to which each number can be rounded without changing the float, or :data:`DECIMALS` + 1.
 
-    Noise rounded before it is added leaves another float than noise rounded at last.
+    Noise rounded before the addition gives other floats than noise rounded after it.
     """
-    found = np.full(len(values), DECIMALS + 1.0)
+    fewest = np.full(len(values), DECIMALS + 1.0)
     for places in range(DECIMALS, -1, -1):
-        found[np.round(values, places) == values] = places
-    return found
+        fewest[np.round(values, places) == values] = places
+    return fewest

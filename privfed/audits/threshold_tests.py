@@ -1,6 +1,6 @@
-"""Decision rules that guess an output's input, and what their guesses prove.
+"""Decision rules that guess an output's input, and the bounds that their guesses prove.
 
-A rule is chosen on some outputs and judged on others.
+A rule is chosen on some outputs and evaluated on others.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from privfed.privacy.conversion import gaussian_epsilon
 #: Thresholds tried for each score: quantiles of the pooled outputs, and some more in either tail.
 THRESHOLDS, TAIL = 200, 30
 LENIENT = 0.1  #: Level at which a family's most promising rule is chosen
-#: Fractions of alpha for the first rule, and for all others. The rest is kept back: noise on a grid
-#: is only nearly the continuous one that a claim may speak of.
+#: Fractions of alpha for the first rule, and for all others. The rest is a margin: noise on a grid
+#: only approximates the continuous noise of a claim.
 SUREST, OTHERS = 0.7, 0.1
 
 
 @dataclass(frozen=True)
 class ConfusionCounts:
-    """A rule's guesses about outputs of both inputs; counts may be arrays, one entry a rule.
+    """A rule's guesses about outputs of both inputs; counts may be arrays, one entry per rule.
 
     The record's presence is the positive class; ``present`` and ``absent`` are numbers of outputs
-    of either input, of which a rule may leave some aside.
+    of either input, some of which a rule may not guess.
     """
 
     tp: np.ndarray
@@ -60,16 +60,16 @@ class ConfusionCounts:
         return ConfusionCounts(*swapped, self.absent, self.present)
 
     def one_sided(self) -> ConfusionCounts:
-        """Those of a rule that names one of the inputs only, as the record's presence."""
+        """Those of a rule that guesses only one of the inputs, as the record's presence."""
         return self if np.any(self.tp + self.fp) else self.mirrored
 
 
 @dataclass(frozen=True)
 class PrivacyClaim:
-    """What a mechanism claims, and how guesses are held against it; InputError if no such claim can be made."""
+    """A mechanism's claim, and the bounds that guesses prove under it; InputError if it is impossible."""
 
     epsilon: float  #: nats
-    delta: float = 0.0  #: pure epsilon is claimed where it is 0
+    delta: float = 0.0  #: 0 for pure epsilon
     #: whether a Gaussian trade-off curve is claimed, whose epsilon at ``delta`` is given: true of
     #: Gaussian noise alone, and far tighter (Dong et al. 2022)
     gaussian: bool = False
@@ -82,11 +82,11 @@ class PrivacyClaim:
 
     @property
     def two_sided(self) -> bool:
-        """Whether rules that name either input, and leave some outputs aside, can be judged."""
+        """Whether rules that guess either input, and skip some outputs, can be evaluated."""
         return not self.delta
 
     def strength(self, counts: ConfusionCounts, alpha: float) -> np.ndarray:
-        """Epsilon that guesses prove at level ``alpha``, or mu where Gaussian noise is claimed."""
+        """Epsilon that guesses prove at level ``alpha``, or mu if Gaussian noise is claimed."""
         if not self.delta:
             return right_guesses(counts.right, counts.made, alpha)
         if self.gaussian and np.all(counts.made == counts.present + counts.absent):
@@ -110,7 +110,7 @@ class PrivacyClaim:
         )
 
     def proven(self, strength: float) -> float:
-        """The epsilon that a strength stands for, nats."""
+        """Convert a strength to epsilon, nats."""
         if not self.gaussian or strength <= 0:
             return strength
         return gaussian_epsilon(strength, self.delta)
@@ -118,7 +118,7 @@ class PrivacyClaim:
 
 @dataclass(frozen=True)
 class DecisionRule:
-    """Names one input where a statistic is ``above`` a threshold, the other where ``below`` one.
+    """Guesses one input if a statistic is ``above`` a threshold, the other if ``below`` one.
 
     The first is that with the record unless ``swapped``; None for no threshold.
     """
@@ -154,51 +154,53 @@ class ScoredOutputs:
     """Outputs of both inputs by one statistic, counted on either side of many thresholds."""
 
     def __init__(self, statistic: Statistic, present: np.ndarray, absent: np.ndarray) -> None:
-        if statistic.taught:
+        if statistic.trained:
             present, absent = present[1::2], absent[1::2]
         self.statistic, self.sizes = statistic, (len(present), len(absent))
         values = [np.sort(statistic.of(outputs)) for outputs in (present, absent)]
-        self.tried = _thresholds(*values)
-        self.upper = [np.asarray(len(v) - np.searchsorted(v, self.tried, "left")) for v in values]
-        self.lower = [np.asarray(np.searchsorted(v, self.tried, "right")) for v in values]
+        self.edges = _thresholds(*values)
+        self.upper = [np.asarray(len(v) - np.searchsorted(v, self.edges, "left")) for v in values]
+        self.lower = [np.asarray(np.searchsorted(v, self.edges, "right")) for v in values]
 
     def best(self, claim: PrivacyClaim, alpha: float) -> tuple[DecisionRule, float]:
-        """The rule that proves most of a claim at level ``alpha``, and its strength."""
+        """The rule with the largest bound at level ``alpha``, and its strength."""
         options = [o for swapped in (False, True) for o in self._options(claim, alpha, swapped)]
         return max(options, key=lambda option: option[1])
 
     def _options(
         self, claim: PrivacyClaim, alpha: float, swapped: bool
     ) -> list[tuple[DecisionRule, float]]:
-        """The best rule that names the upper side, the lower side, and both."""
+        """The best rule that guesses on the upper side, the lower side, and both."""
 
         def strongest(upper: list[np.ndarray], lower: list[np.ndarray]) -> tuple[int, float]:
             strengths = claim.strength(_counts(upper, lower, self.sizes, swapped), alpha)
             top = int(np.argmax(strengths))
             return top, float(np.ravel(strengths)[top])
 
-        tried, none = self.tried, [np.zeros(len(self.tried), int)] * 2
+        edges, none = self.edges, [np.zeros(len(self.edges), int)] * 2
         high, from_high = strongest(self.upper, none)
         low, from_low = strongest(none, self.lower)
-        found = [
-            (DecisionRule(self.statistic, float(tried[high]), None, swapped), from_high),
-            (DecisionRule(self.statistic, None, float(tried[low]), swapped), from_low),
+        rules = [
+            (DecisionRule(self.statistic, float(edges[high]), None, swapped), from_high),
+            (DecisionRule(self.statistic, None, float(edges[low]), swapped), from_low),
         ]
         if claim.gaussian:
-            rest = [size - upper for size, upper in zip(self.sizes, self.upper, strict=True)]
-            cut, strength = strongest(self.upper, rest)
-            edge = float(np.nextafter(tried[cut], -np.inf))
-            found.append((DecisionRule(self.statistic, float(tried[cut]), edge, swapped), strength))
-        elif claim.two_sided and tried[low] < tried[high]:
+            below = [size - upper for size, upper in zip(self.sizes, self.upper, strict=True)]
+            best, strength = strongest(self.upper, below)
+            edge = float(np.nextafter(edges[best], -np.inf))
+            rules.append(
+                (DecisionRule(self.statistic, float(edges[best]), edge, swapped), strength)
+            )
+        elif claim.two_sided and edges[low] < edges[high]:
             ends = [u[[high]] for u in self.upper], [v[[low]] for v in self.lower]
-            both = DecisionRule(self.statistic, float(tried[high]), float(tried[low]), swapped)
-            found.append((both, strongest(*ends)[1]))
-        return found
+            both = DecisionRule(self.statistic, float(edges[high]), float(edges[low]), swapped)
+            rules.append((both, strongest(*ends)[1]))
+        return rules
 
 
-def _thresholds(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+def _thresholds(present: np.ndarray, absent: np.ndarray) -> np.ndarray:
     """Distinct quantiles of the pooled scores, denser in the tails."""
-    pooled = np.sort(np.concatenate([mine, theirs]))
+    pooled = np.sort(np.concatenate([present, absent]))
     last = len(pooled) - 1
     ends = np.geomspace(1, max(last, 1), TAIL)
     picked = np.concatenate([np.linspace(0, last, THRESHOLDS), ends, last - ends])
@@ -212,21 +214,19 @@ def choose(
     claim: PrivacyClaim,
     alpha: float,
 ) -> tuple[list[DecisionRule], float]:
-    """Choose the rule that proves most, first, and the most promising one of each family; and the first's strength.
+    """Choose the rule with the largest bound, first, and the most promising one of each family; and the first's strength.
 
-    The first is judged with alpha divided among the thresholds tried; the others leniently, so that
-    rare events are not passed over.
+    The first is chosen with alpha divided among the thresholds tried; the others at a lenient level, so that
+    rare events are not missed.
     """
-    scored = [ScoredOutputs(each, present, absent) for each in statistics]
-    luck = alpha / (4 * (THRESHOLDS + 2 * TAIL))
-    surest, strength = max(
-        (each.best(claim, luck) for each in scored), key=lambda option: option[1]
-    )
-    chosen = [surest]
-    for family in dict.fromkeys(each.family for each in statistics):
-        hopes = [each.best(claim, LENIENT) for each in scored if each.statistic.family == family]
-        rule, hope = max(hopes, key=lambda option: option[1])
-        if hope > 0 and rule not in chosen:
+    scored = [ScoredOutputs(s, present, absent) for s in statistics]
+    level = alpha / (4 * (THRESHOLDS + 2 * TAIL))
+    best, strength = max((s.best(claim, level) for s in scored), key=lambda option: option[1])
+    chosen = [best]
+    for family in dict.fromkeys(s.family for s in statistics):
+        options = [s.best(claim, LENIENT) for s in scored if s.statistic.family == family]
+        rule, promise = max(options, key=lambda option: option[1])
+        if promise > 0 and rule not in chosen:
             chosen.append(rule)
     return chosen, strength
 
@@ -238,12 +238,12 @@ def judge(
     claim: PrivacyClaim,
     alpha: float,
 ) -> tuple[DecisionRule, float]:
-    """The rule that proves most on outputs that chose none, alpha split among them, and its epsilon, nats."""
-    first = (SUREST if len(rules) > 1 else SUREST + OTHERS) * alpha
-    rest = OTHERS * alpha / max(len(rules) - 1, 1)
+    """The rule with the largest bound on fresh outputs, alpha split among the rules, and its epsilon, nats."""
+    first_level = (SUREST if len(rules) > 1 else SUREST + OTHERS) * alpha
+    other_level = OTHERS * alpha / max(len(rules) - 1, 1)
     strengths = [
         float(claim.strength(rule.counts(present, absent), level))
-        for rule, level in zip(rules, [first] + [rest] * (len(rules) - 1), strict=True)
+        for rule, level in zip(rules, [first_level] + [other_level] * (len(rules) - 1), strict=True)
     ]
     best = int(np.argmax(strengths))
     return rules[best], claim.proven(strengths[best])

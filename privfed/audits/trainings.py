@@ -1,8 +1,8 @@
 """An audit of a whole training in a few runs, by canary records.
 
-Every canary is in by a fair coin of its own. The auditor knows all other records and what each
-query would release about each canary alone, and scores the canaries by each answer along directions
-of their own, and by all answers together. Guesses by these scores are held against the ledger's
+Every canary is included by an independent fair coin. The auditor knows all other records and each
+canary's contribution to each query, and scores the canaries by each answer along separate
+directions, and by all answers together. Guesses by these scores are tested against the ledger's
 charges, of each answer and of the whole.
 """
 
@@ -34,32 +34,32 @@ from privfed.questions.query import Query, View
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
-#: Secret of the client, whose local randomness the auditor is taken to know.
+#: Secret of the client, whose local randomness the auditor is assumed to know.
 SECRET = b"an auditor's secret"
-#: Coins of an audit, over all its runs, where no number of runs is given: so many at least, and at most; and
-#: the share of the claim that they are to prove of canaries that were searched.
+#: Coins of an audit, over all its runs, if no number of runs is given: fewest, and most; and
+#: the fraction of the claim that they should prove with searched canaries.
 COINS, MOST_COINS, AIM = 1000, 8000, 0.5
-#: Candidates among which canaries are searched, and the share of the farthest one's distance that each reaches
-#: in a direction of its own.
+#: Candidates among which canaries are searched, and the fraction of the farthest one's distance that each has
+#: in a separate direction.
 POOL, REACH = 600, 0.7
-REHEARSALS = 3  #: Trainings that tell how far canaries move one
+REHEARSALS = 3  #: Trainings that measure how far canaries move one
 POWER = 0.8  #: Probability at which an audit's power is stated
-SURELY = 0.95  #: Probability with which the coins that :func:`enough` counts prove :data:`AIM`
+SURELY = 0.95  #: Probability with which the coins of :func:`coins_needed` prove :data:`AIM`
 TOGETHER = 0.5  #: Fraction of alpha for all answers together; the rest is divided among the answers
 
 
 @dataclass(frozen=True)
 class Planted:
-    """All canaries, which are in, shape (canaries,), and records that are certainly there."""
+    """All canaries, their coins, shape (canaries,), and records that are always included."""
 
     canaries: Records
     coins: np.ndarray
     others: Records
 
     @property
-    def held(self) -> Records:
-        """What the client holds."""
-        return _joined(self.others, self.canaries.take(np.flatnonzero(self.coins)))
+    def records(self) -> Records:
+        """The client's records."""
+        return _concatenate(self.others, self.canaries.take(np.flatnonzero(self.coins)))
 
 
 def audit_learner(  # noqa: PLR0913 - by name after the first few
@@ -75,28 +75,28 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     alpha: float = 0.05,
     seed: int = 0,
 ) -> Finding:
-    """Let a learner learn from records that hold canaries, and guess from its releases who is in.
+    """Train a learner on records with canaries, and guess from its releases which ones are included.
 
-    It convicts a query that moves by more than it was charged for, an answer that tells more than
-    its own charge, or all of them telling more than the ledger's total. Canaries hide each other
-    where they share cells: :func:`roomy_schema` has a cell for each.
+    It detects a query that moves by more than its charge, an answer that discloses more than
+    its charge, or all answers that disclose more than the ledger's total. Canaries that share cells hide
+    each other: :func:`roomy_schema` has a cell for each.
 
     Args:
         learner: any federated learner; it is fitted.
         policy: the owner's policy; its unit must be a record, added or removed.
         schema: the public data dictionary.
         canaries: number of canaries in each run; the fewer, the less they hide each other.
-        others: number of records that are certainly there.
-        runs: how often the learner learns anew; unless given, for :data:`COINS` coins, or as :func:`rehearsed`.
+        others: number of records that are always included.
+        runs: number of trainings; by default for :data:`COINS` coins, or as :func:`rehearse` returns.
         search: whether the canaries are those that move a training farthest (:func:`farthest`), at most
-            so many; else they are drawn anew for each run.
-        noise: the client's source of noise; secure unless given.
-        alpha: how often an innocent learner may be convicted.
+            ``canaries``; otherwise they are redrawn for each run.
+        noise: the client's source of noise; secure by default.
+        alpha: probability of rejecting a correct learner's claim.
         seed: of coins and records; never the noise's source.
 
     Returns:
         a finding whose value is the epsilon that the releases prove at least, out of the ledger's:
-        of all answers together, or of the first answer that breaks its own charge.
+        of all answers together, or of the first answer that exceeds its charge.
     """
     if (policy.unit, policy.relation) != ("record", "add-or-remove"):
         raise InputError("canary records are added or removed; audit a policy of unit 'record'")
@@ -104,30 +104,30 @@ def audit_learner(  # noqa: PLR0913 - by name after the first few
     worst, counted = None, -(-COINS // canaries)
     if search:
         worst = farthest(learner, policy, schema, canaries, others, source, seed)
-        worst, counted = rehearsed(learner, policy, worst, others, source, alpha * TOGETHER, seed)
+        worst, counted = rehearse(learner, policy, worst, others, source, alpha * TOGETHER, seed)
     runs = runs or counted
     games = [
-        _play(learner, policy, plant(schema, canaries, others, seed + run, worst), source)
+        _run_game(learner, policy, plant(schema, canaries, others, seed + run, worst), source)
         for run in range(runs)
     ]
     delta = float(policy.budget.delta) if policy.budget is not None else 0.0
-    whole = _judged(name, [game.whole for game in games], games, delta, alpha * TOGETHER)
-    told = _by_answer(games)
-    level = alpha * (1 - TOGETHER) / max(len(told), 1)
-    each = [_judged(f"{name}, {at}", told[at], games, delta, level) for at in told]
-    each += [_moved(f"{name}, {at}", told[at], delta) for at in told if delta]
-    breach = next((found for found in (whole, *each) if found.severity == "breach"), whole)
-    reached = {at: round(max(own.reach for own in told[at]), 4) for at in told}
-    breach.detail.update(runs=runs, answers=len(games[0].answers), reach=reached)
+    whole = _guess_coins(name, [game.whole for game in games], games, delta, alpha * TOGETHER)
+    answers = _by_answer(games)
+    level = alpha * (1 - TOGETHER) / max(len(answers), 1)
+    findings = [_guess_coins(f"{name}, {k}", answers[k], games, delta, level) for k in answers]
+    findings += [_sensitivity(f"{name}, {k}", answers[k], delta) for k in answers if delta]
+    breach = next((f for f in (whole, *findings) if f.severity == "breach"), whole)
+    reach = {k: round(max(scores.reach for scores in answers[k]), 4) for k in answers}
+    breach.detail.update(runs=runs, answers=len(games[0].answers), reach=reach)
     if breach is whole and delta and all(game.whole.gaussian for game in games):
         breach.detail.update(_power(whole, games, delta, alpha * TOGETHER))
     return replace(breach, releases=tuple(sorted({answer.kind for answer in games[0].answers})))
 
 
 def _power(whole: Finding, games: Sequence[Game], delta: float, alpha: float) -> dict[str, str]:
-    """What the audit of all answers together rests on, and what it would have convicted."""
+    """Assumptions and power of the audit of all answers together."""
     lengths = np.concatenate([game.whole.lengths for game in games])
-    factor = convicted_from(lengths, float(whole.of or 0), delta, alpha)
+    factor = detectable_factor(lengths, float(whole.of or 0), delta, alpha)
     return {
         "assumes": "canaries that share cells stay independent over adaptive rounds",
         "note": f"noise smaller by a factor of {factor:.2g} is convicted with probability {POWER:g}",
@@ -139,9 +139,9 @@ class CanaryScores:
     """Log-likelihood ratios of "in", shape (canaries,), by an answer of some kind or by all
     together.
 
-    Beside them the ledger's charge, whether all noise is Gaussian, the farthest that a canary moves the
-    answer, in standard deviations of the published noise, and how far each does in the direction that it
-    is scored along, shape (canaries,).
+    Also the ledger's charge, whether all noise is Gaussian, the farthest that a canary moves the
+    answer, in standard deviations of the published noise, and the distance of each in its scoring
+    direction, shape (canaries,).
     """
 
     kind: str
@@ -153,7 +153,7 @@ class CanaryScores:
 
     @property
     def reach(self) -> float:
-        """The fraction of the charge that the worst canary uses; Gaussian noise only, else 0."""
+        """The fraction of the charge that the worst canary uses; 0 unless all noise is Gaussian."""
         rho = float(self.charged.rho or 0)
         return self.farthest**2 / (2 * rho) if self.gaussian and rho else 0.0
 
@@ -187,33 +187,34 @@ class Game:
 
 def _by_answer(games: Sequence[Game]) -> dict[str, list[CanaryScores]]:
     """Answers that every run has, named by kind and number within the kind."""
-    found: list[dict[str, CanaryScores]] = []
+    runs: list[dict[str, CanaryScores]] = []
     for game in games:
         number: Counter[str] = Counter()
-        found.append({})
+        runs.append({})
         for answer in game.answers:
             number[answer.kind] += 1
-            found[-1][f"{answer.kind} {number[answer.kind]}"] = answer
-    return {at: [own[at] for own in found] for at in found[0] if all(at in own for own in found)}
+            runs[-1][f"{answer.kind} {number[answer.kind]}"] = answer
+    return {k: [run[k] for run in runs] for k in runs[0] if all(k in run for run in runs)}
 
 
-def _judged(
-    name: str, told: Sequence[CanaryScores], games: Sequence[Game], delta: float, alpha: float
+def _guess_coins(
+    name: str, answers: Sequence[CanaryScores], games: Sequence[Game], delta: float, alpha: float
 ) -> Finding:
-    """Guess every coin by its score, and hold the right guesses against the greatest charge.
+    """Guess every coin by its score, and test the right guesses against the greatest charge.
 
     Gaussian scores have independent noise (:func:`scores_of`), and then the right guesses are at
-    most binomial: within one answer, and over adaptive rounds where canaries share no cell. Where
-    they do, that the rounds keep them independent is assumed.
+    most binomial: within one answer, and over adaptive rounds if canaries share no cell. If
+    they do, independence over the rounds is an assumption.
     """
-    gaussian = delta > 0 and all(own.gaussian for own in told)
-    whole = not told[0].kind
+    gaussian = delta > 0 and all(answer.gaussian for answer in answers)
+    whole = not answers[0].kind
     claimed = max(
-        game.spent if whole else own.claimed(delta) for own, game in zip(told, games, strict=True)
+        game.spent if whole else answer.claimed(delta)
+        for answer, game in zip(answers, games, strict=True)
     )
     return audit_one_run(
         np.concatenate([game.coins for game in games]),
-        np.concatenate([own.scores for own in told]),
+        np.concatenate([answer.scores for answer in answers]),
         claimed,
         delta=delta,
         alpha=alpha,
@@ -223,22 +224,22 @@ def _judged(
     )
 
 
-def _moved(name: str, told: Sequence[CanaryScores], delta: float) -> Finding:
-    """Hold how far a canary moves an answer, in its published noise, against the charge.
+def _sensitivity(name: str, answers: Sequence[CanaryScores], delta: float) -> Finding:
+    """Compare how far a canary moves an answer, in its published noise, with the charge.
 
-    Deterministic: a query whose sensitivity is too small is convicted by a canary that moves it
+    Deterministic: a sensitivity that is too small is refuted by a canary that moves the answer
     further, provided that the noise is as stated.
     """
-    farthest = max(told, key=lambda own: own.reach)
+    farthest = max(answers, key=lambda answer: answer.reach)
     proven = gaussian_epsilon(farthest.farthest, delta) if farthest.reach else 0.0
     about = {"delta": delta, "deviations": farthest.farthest}
     return verdict(f"{name}, sensitivity", proven, farthest.claimed(delta), about)
 
 
-def _play(learner: FederatedLearner, policy: Policy, planted: Planted, noise: Noise) -> Game:
-    """Let the learner learn, and score every canary by what left."""
+def _run_game(learner: FederatedLearner, policy: Policy, planted: Planted, noise: Noise) -> Game:
+    """Train the learner, and score every canary by the releases."""
     federation, kinds = (
-        _taught(learner, policy, planted.held, noise),
+        _train(learner, policy, planted.records, noise),
         kinds_of(policy, learner.queries),
     )
     losses = {
@@ -247,19 +248,19 @@ def _play(learner: FederatedLearner, policy: Policy, planted: Planted, noise: No
         if "loss" in entry.body
     }
     answers = [
-        scored(entry, kinds[entry.kind], planted, losses[entry.release.request])
+        score_canaries(entry, kinds[entry.kind], planted, losses[entry.release.request])
         for entry in federation.transcript()
     ]
     return Game(planted.coins, answers, float(federation.budget()["spent"].iloc[0]))
 
 
-def _taught(
-    learner: FederatedLearner, policy: Policy, held: Records, noise: Noise
+def _train(
+    learner: FederatedLearner, policy: Policy, records: Records, noise: Noise
 ) -> LocalDisclosure:
-    """A federation of one client that the learner has learned from."""
+    """Fit the learner on a federation of one client, and return the federation."""
     named: dict[str, Any] = {"noise": noise, "queries": learner.queries, "secret": SECRET}
     federation = LocalDisclosure(
-        {"client": Gate("client", held, policy, Ledger(None, "client"), **named)}
+        {"client": Gate("client", records, policy, Ledger(None, "client"), **named)}
     )
     learner.fit(federation)
     return federation
@@ -269,30 +270,30 @@ def farthest(
     learner: FederatedLearner,
     policy: Policy,
     schema: Schema,
-    most: int,
+    max_records: int,
     others: int,
     noise: Noise,
     seed: int = 0,
 ) -> Records:
-    """The records of a schema that move one training farthest, each in a direction of its own.
+    """The records of a schema that move one training farthest, each in a separate direction.
 
-    Candidates are corners of the schema's box and a Latin hypercube (:func:`apart`). The training holds none
+    Candidates are corners of the schema's box and a Latin hypercube (:func:`select_apart`). The training has none
     of them. Other arguments as in :func:`audit_learner`.
 
     Returns:
-        at least one record and at most ``most``, the farthest first in directions that those before it leave free.
+        at least one record and at most ``max_records``, by distance in directions orthogonal to those before.
     """
     drawn = plant(schema, POOL // 2, others, seed)
     corners = np.random.default_rng([seed, POOL]).integers(0, 2, (POOL // 2, len(schema.columns)))
-    pool = _joined(drawn.canaries, _records(schema, _in_box(schema, corners)))
+    pool = _concatenate(drawn.canaries, _records(schema, _in_box(schema, corners)))
     kinds = kinds_of(policy, learner.queries)
     planted = Planted(pool, np.zeros(len(pool), bool), drawn.others)
-    told = _taught(learner, policy, drawn.others, noise).transcript()
-    moves = [moved(entry, kinds[entry.kind], planted)[0] for entry in told]
-    return pool.take(np.array(list(apart(moves, most))))
+    transcript = _train(learner, policy, drawn.others, noise).transcript()
+    moves = [canary_moves(entry, kinds[entry.kind], planted)[0] for entry in transcript]
+    return pool.take(np.array(list(select_apart(moves, max_records))))
 
 
-def rehearsed(
+def rehearse(
     learner: FederatedLearner,
     policy: Policy,
     worst: Records,
@@ -301,56 +302,56 @@ def rehearsed(
     alpha: float,
     seed: int = 0,
 ) -> tuple[Records, int]:
-    """How many of the searched canaries to plant, the first ones, and in how many trainings.
+    """Choose how many of the searched canaries to plant, the first ones, and the number of trainings.
 
-    Many take fewer trainings, and hide each other the more. All, half and a quarter of them are tried in
-    :data:`REHEARSALS` trainings each, which no verdict reads. Other arguments as in :func:`audit_learner` and
-    :func:`enough`.
+    More canaries take fewer trainings, and hide each other more. All, half and a quarter of them are tried in
+    :data:`REHEARSALS` trainings each, which no verdict uses. Other arguments as in :func:`audit_learner` and
+    :func:`coins_needed`.
     """
-    tried = []
-    for share in (1, 2, 4):
-        few = worst.take(np.arange(-(-len(worst) // share)))
+    options = []
+    for divisor in (1, 2, 4):
+        few = worst.take(np.arange(-(-len(worst) // divisor)))
         games = [
-            _play(learner, policy, plant(few.schema, len(few), others, at, few), noise)
-            for at in range(seed + MOST_COINS, seed + MOST_COINS + REHEARSALS)
+            _run_game(learner, policy, plant(few.schema, len(few), others, game_seed, few), noise)
+            for game_seed in range(seed + MOST_COINS, seed + MOST_COINS + REHEARSALS)
         ]
-        coins = enough(np.concatenate([game.whole.lengths for game in games]), policy, alpha)
-        tried.append((coins == MOST_COINS, -(-coins // len(few)), few))
-    _, runs, few = min(tried, key=lambda one: one[:2])
+        coins = coins_needed(np.concatenate([game.whole.lengths for game in games]), policy, alpha)
+        options.append((coins == MOST_COINS, -(-coins // len(few)), few))
+    _, runs, few = min(options, key=lambda option: option[:2])
     return few, runs
 
 
-def apart(moves: Sequence[np.ndarray], most: int) -> dict[int, float]:
-    """Which records move several answers farthest, and how far each beside what those before it move.
+def select_apart(moves: Sequence[np.ndarray], max_records: int) -> dict[int, float]:
+    """Select the records that move several answers farthest, with each one's distance orthogonal to those before.
 
-    Gram-Schmidt in every answer by itself, for a direction may not depend on later answers: the longest
+    Gram-Schmidt in each answer separately, since a direction may not depend on later answers: the longest
     remainder over all answers is next, while it is at least :data:`REACH` of the first.
 
     Args:
-        moves: what each record adds to an answer, in deviations of the noise, shape (records, cells) each.
-        most: number of records, at most.
+        moves: each record's contribution to an answer, in standard deviations of the noise, shape (records, cells) each.
+        max_records: largest number of records.
     """
-    left, found, first = [np.array(each) for each in moves], dict[int, float](), 0.0
-    while len(found) < most:
-        lengths = np.sqrt(sum((each**2).sum(axis=1) for each in left))
+    remaining, distances, first = [np.array(rows) for rows in moves], dict[int, float](), 0.0
+    while len(distances) < max_records:
+        lengths = np.sqrt(sum((rows**2).sum(axis=1) for rows in remaining))
         best = int(np.argmax(lengths))
         first = first or float(lengths[best])
-        if found and lengths[best] < REACH * first:
+        if distances and lengths[best] < REACH * first:
             break
-        found[best] = float(lengths[best])
-        for each in left:
-            along = each[best] / max(float(np.linalg.norm(each[best])), 1e-12)
-            each -= np.outer(each @ along, along)
-    return found
+        distances[best] = float(lengths[best])
+        for rows in remaining:
+            along = rows[best] / max(float(np.linalg.norm(rows[best])), 1e-12)
+            rows -= np.outer(rows @ along, along)
+    return distances
 
 
-def enough(lengths: np.ndarray, policy: Policy, alpha: float) -> int:
-    """How many coins prove :data:`AIM` of the policy's claim of an honest learner with probability :data:`SURELY`.
+def coins_needed(lengths: np.ndarray, policy: Policy, alpha: float) -> int:
+    """Number of coins that prove :data:`AIM` of the policy's claim for a correct learner with probability :data:`SURELY`.
 
-    At most :data:`MOST_COINS`, and :data:`COINS` where a claim is not Gaussian.
+    At most :data:`MOST_COINS`, and :data:`COINS` if the claim is not Gaussian.
 
     Args:
-        lengths: of the canaries, as in :func:`convicted_from`.
+        lengths: of the canaries, as in :func:`detectable_factor`.
         policy: with a budget, at whose delta the claim is.
         alpha: level of the audit.
     """
@@ -364,13 +365,13 @@ def enough(lengths: np.ndarray, policy: Policy, alpha: float) -> int:
     return MOST_COINS
 
 
-def convicted_from(lengths: np.ndarray, claimed: float, delta: float, alpha: float) -> float:
-    """By what factor Gaussian noise must be too small to be convicted with probability :data:`POWER`.
+def detectable_factor(lengths: np.ndarray, claimed: float, delta: float, alpha: float) -> float:
+    """Factor by which Gaussian noise must be too small to be detected with probability :data:`POWER`.
 
     A canary of length m is guessed rightly with probability Phi(f m / 2) if the noise is smaller by f.
 
     Args:
-        lengths: of all canaries of all runs, in deviations of the charged noise, shape (coins,).
+        lengths: of all canaries of all runs, in standard deviations of the charged noise, shape (coins,).
         claimed: epsilon at delta.
         alpha: level of the audit.
     """
@@ -381,12 +382,12 @@ def convicted_from(lengths: np.ndarray, claimed: float, delta: float, alpha: flo
         mu = float(right_guesses_mu(right, len(lengths), alpha))
         return (gaussian_epsilon(mu, delta) if 0 < mu < np.inf else mu) - claimed
 
-    tried = np.geomspace(0.5, 64, 200)
-    return next((float(each) for each in tried if excess(each) > 0), float("inf"))
+    factors = np.geomspace(0.5, 64, 200)
+    return next((float(f) for f in factors if excess(f) > 0), float("inf"))
 
 
 def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -> Schema:
-    """A schema in which canaries have cells of their own: columns of many categories.
+    """A schema with a separate cell for each canary: columns of many categories.
 
     Args:
         columns: number of features.
@@ -394,7 +395,7 @@ def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -
         number: whether the target is a number from 0 to 1, else yes or no.
     """
     categories = tuple(f"v{value}" for value in range(values))
-    features = (Column(f"x{at}", "category", categories=categories) for at in range(columns))
+    features = (Column(f"x{index}", "category", categories=categories) for index in range(columns))
     yes_or_no = Column("y", "category", categories=("no", "yes"))
     return Schema(tuple(features), Column("y", "number", 0, 1) if number else yes_or_no)
 
@@ -402,38 +403,38 @@ def roomy_schema(columns: int = 8, values: int = 120, *, number: bool = False) -
 def plant(
     schema: Schema, canaries: int, others: int, seed: int, worst: Records | None = None
 ) -> Planted:
-    """Canaries under coins of their own, and others, all from the schema's box.
+    """Canaries with independent coins, and others, all from the schema's box.
 
-    The canaries are the ``worst`` records, if there are any. Else their features form a Latin hypercube, so
-    that each has cells to itself where a query has enough of them; their targets lie at the ends of the
+    The canaries are the ``worst`` records, if given. Otherwise their features form a Latin hypercube, so
+    that each has separate cells if a query has enough of them; their targets lie at the ends of the
     range, where records weigh most.
     """
     rng, columns = np.random.default_rng([seed, canaries, others]), len(schema.columns)
-    places = np.array([rng.permutation(canaries) for _ in range(columns)]).T
-    spread = (places + rng.random(places.shape)) / canaries
+    strata = np.array([rng.permutation(canaries) for _ in range(columns)]).T
+    uniform = (strata + rng.random(strata.shape)) / canaries
     if schema.target is not None:
-        spread[:, -1] = rng.integers(0, 2, canaries)
-    table = _in_box(schema, np.concatenate([spread, rng.random((others, columns))]))
-    held = _records(schema, table[:canaries]) if worst is None else worst
-    return Planted(held, rng.random(len(held)) < 0.5, _records(schema, table[canaries:]))
+        uniform[:, -1] = rng.integers(0, 2, canaries)
+    table = _in_box(schema, np.concatenate([uniform, rng.random((others, columns))]))
+    chosen = _records(schema, table[:canaries]) if worst is None else worst
+    return Planted(chosen, rng.random(len(chosen)) < 0.5, _records(schema, table[canaries:]))
 
 
-def _in_box(schema: Schema, shares: np.ndarray) -> np.ndarray:
+def _in_box(schema: Schema, fractions: np.ndarray) -> np.ndarray:
     """Values at fractions of the columns' ranges; each integer of a range has an equal fraction."""
     low, high = np.array([column.bounds for column in schema.columns], dtype=float).T
-    inside = low + (high - low) * shares
-    whole = [not column.numeric or column.kind == "integer" for column in schema.columns]
+    inside = low + (high - low) * fractions
+    integral = [not column.numeric or column.kind == "integer" for column in schema.columns]
     first, last = np.ceil(low), np.floor(high)
-    counted = np.minimum(first + np.floor(shares * (last - first + 1)), last)
-    return np.asarray(np.where(whole, counted, inside))
+    counted = np.minimum(first + np.floor(fractions * (last - first + 1)), last)
+    return np.asarray(np.where(integral, counted, inside))
 
 
-def moved(
+def canary_moves(
     entry: TranscriptEntry, kind: type[Query], planted: Planted
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each canary adds to an answer, shape (canaries, cells), and the answer less the others' part.
+    """Each canary's contribution to an answer, shape (canaries, cells), and the answer minus the others' part.
 
-    Both in deviations of the noise; cells without noise or value are left out.
+    Both in standard deviations of the noise; cells without noise or value are left out.
     """
     canaries, others = (
         View(records, records.schema, SECRET) for records in (planted.canaries, planted.others)
@@ -445,49 +446,49 @@ def moved(
         if part.noise is None or name not in added:
             continue
         seen = ~part.values.mask.ravel()
-        own = added[name].reshape(len(planted.coins), -1)[:, seen]
-        rows.append(own / part.noise.std)
+        contribution = added[name].reshape(len(planted.coins), -1)[:, seen]
+        rows.append(contribution / part.noise.std)
         excess.append((part.units - base[name]).ravel()[seen] / part.noise.std)
     return np.concatenate(rows, axis=1), np.concatenate(excess)
 
 
-def scored(
+def score_canaries(
     entry: TranscriptEntry, kind: type[Query], planted: Planted, charged: Loss
 ) -> CanaryScores:
-    """Score every canary by one answer to a query of some kind, charged so by the ledger."""
-    moves, excess = moved(entry, kind, planted)
+    """Score every canary by one answer to a query of some kind, with the ledger's charge."""
+    moves, excess = canary_moves(entry, kind, planted)
     laws = {part.noise.name if part.noise else None for part in entry.release.parts.values()}
     scores, lengths = scores_of(moves, excess, planted.coins)
-    most = float(np.sqrt((moves**2).sum(axis=1).max(initial=0.0)))
-    return CanaryScores(entry.kind, scores, charged, laws == {"gaussian"}, most, lengths)
+    largest = float(np.sqrt((moves**2).sum(axis=1).max(initial=0.0)))
+    return CanaryScores(entry.kind, scores, charged, laws == {"gaussian"}, largest, lengths)
 
 
 def scores_of(
     moves: np.ndarray, excess: np.ndarray, coins: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Score canaries by an answer, each along a direction of its own.
+    """Score canaries by an answer, each along a separate direction.
 
     With moves' = QR the rotated answer Q' excess is R coins plus noise, which a rotation leaves
-    independent where it is Gaussian. R has nothing below its diagonal, so that canary i is scored
-    by the i-th number less what the canaries after it, whose coins are known by then, put in. By
+    independent if it is Gaussian. R is upper triangular, so that canary i is scored
+    by the i-th number minus the contribution of later canaries, whose coins are known by then. By
     Cauchy and Schwarz the diagonal is no longer than the canary's own move.
 
     Args:
-        moves: what each canary adds, in standard deviations of the noise, shape (canaries, cells).
-        excess: the answer less the others' part, in the same unit, shape (cells,).
-        coins: who is in, shape (canaries,).
+        moves: each canary's contribution, in standard deviations of the noise, shape (canaries, cells).
+        excess: the answer minus the others' part, in the same unit, shape (cells,).
+        coins: whether included, shape (canaries,).
 
     Returns:
-        log-likelihood ratios of "in", 0 for canaries without a direction left, and the canaries'
+        log-likelihood ratios of "in", 0 for canaries without a remaining direction, and the canaries'
         lengths along their directions, shape (canaries,) each.
     """
     directions, triangle = np.linalg.qr(moves.T)
     length = np.diagonal(triangle)
     later = np.triu(triangle, 1) @ coins
-    found, lengths = np.zeros(len(coins)), np.zeros(len(coins))
-    found[: len(length)] = length * (directions.T @ excess - later) - length**2 / 2
+    scores, lengths = np.zeros(len(coins)), np.zeros(len(coins))
+    scores[: len(length)] = length * (directions.T @ excess - later) - length**2 / 2
     lengths[: len(length)] = np.abs(length)
-    return found, lengths
+    return scores, lengths
 
 
 def _records(schema: Schema, table: np.ndarray) -> Records:
@@ -495,6 +496,6 @@ def _records(schema: Schema, table: np.ndarray) -> Records:
     return Records(schema, table[:, :features], table[:, -1] if schema.target else None)
 
 
-def _joined(one: Records, other: Records) -> Records:
-    y = None if one.y is None or other.y is None else np.concatenate([one.y, other.y])
-    return Records(one.schema, np.concatenate([one.x, other.x]), y)
+def _concatenate(first: Records, second: Records) -> Records:
+    y = None if first.y is None or second.y is None else np.concatenate([first.y, second.y])
+    return Records(first.schema, np.concatenate([first.x, second.x]), y)

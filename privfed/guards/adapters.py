@@ -32,12 +32,12 @@ Opening = Callable[[], Answering]
 #: Maximum seconds of one answer.
 PATIENCE = 5.0
 #: Folders that do not contain a guard's own code, unless it is a library's.
-_LIBRARIES = tuple(get_paths()[place] for place in ("stdlib", "purelib", "platlib"))
+_LIBRARIES = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 #: Key of the update in a message.
 PLACE = "arrays"
 
 
-def opened(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
+def open_guard(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
     """Load a guard by name; each call of the result starts a new run without state.
 
     Args:
@@ -54,7 +54,7 @@ def opened(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
             f"guard {spec!r}: write flower:MODULE:NAME, flare:MODULE:CLASS or python:MODULE:CALLABLE"
         )
     try:
-        made = getattr(import_module(module), name)
+        target = getattr(import_module(module), name)
     except ImportError as error:
         needs = f"; it needs {error.name!r}" if error.name not in (None, module) else ""
         raise InputError(
@@ -63,31 +63,31 @@ def opened(spec: str, options: Mapping[str, Any] | None = None) -> Opening:
     except AttributeError:
         raise InputError(f"guard {spec!r}: module {module!r} has no {name!r}") from None
     adapter = ADAPTERS[stack]
-    return lambda: adapter(_new(made, options))
+    return lambda: adapter(_new(target, options))
 
 
-def _new(made: Any, options: Mapping[str, Any] | None) -> Any:
+def _new(target: Any, options: Mapping[str, Any] | None) -> Any:
     """Return a guard without state: call a class, copy an object with state."""
-    if inspect.isclass(made) or options is not None:
-        return made(**(options or {}))
-    return deepcopy(made)
+    if inspect.isclass(target) or options is not None:
+        return target(**(options or {}))
+    return deepcopy(target)
 
 
 def _python(call: Any) -> Answering:
     def answer(given: Given) -> list[np.ndarray] | None:
-        told = call(deepcopy(given))
-        return None if told is None else arrays_of(told)
+        released = call(deepcopy(given))
+        return None if released is None else arrays_of(released)
 
     return answer
 
 
-def arrays_of(told: Any) -> list[np.ndarray]:
+def arrays_of(released: Any) -> list[np.ndarray]:
     """Convert a release to a list of arrays: a list, a mapping, a frame, or one array or number."""
-    if isinstance(told, Mapping):
-        return [np.asarray(each, float) for each in told.values()]
-    if isinstance(told, Sequence) and not isinstance(told, str | bytes):
-        return [np.asarray(each) for each in told]
-    return [np.asarray(told)]
+    if isinstance(released, Mapping):
+        return [np.asarray(array, float) for array in released.values()]
+    if isinstance(released, Sequence) and not isinstance(released, str | bytes):
+        return [np.asarray(array) for array in released]
+    return [np.asarray(released)]
 
 
 def _flower(mod: Any) -> Answering:
@@ -103,23 +103,23 @@ def _flower(mod: Any) -> Answering:
     context, number = app.Context(1, 1, {}, app.RecordDict(), {}), count(1)
 
     def record(arrays: Sequence[np.ndarray]) -> app.RecordDict:
-        named = {str(at): app.Array(np.asarray(each)) for at, each in enumerate(arrays)}
+        named = {str(index): app.Array(np.asarray(array)) for index, array in enumerate(arrays)}
         return app.RecordDict({PLACE: app.ArrayRecord(named)})
 
     def answer(given: Given) -> list[np.ndarray] | None:
         def trained(message: app.Message, _: app.Context) -> app.Message:
-            made = record(given)
-            made["metrics"] = app.MetricRecord({"num-examples": 1})
-            return app.Message(made, reply_to=message)
+            update = record(given)
+            update["metrics"] = app.MetricRecord({"num-examples": 1})
+            return app.Message(update, reply_to=message)
 
-        content = record([np.zeros_like(each) for each in given])
+        content = record([np.zeros_like(value) for value in given])
         content["config"] = app.ConfigRecord({"server-round": next(number)})
-        asked = app.Message(content, 1, "train")
-        told = mod(asked, context, trained)
-        if not told.has_content() or not told.content.array_records:
+        request = app.Message(content, 1, "train")
+        response = mod(request, context, trained)
+        if not response.has_content() or not response.content.array_records:
             return None
-        records = told.content.array_records.values()
-        return [array for each in records for array in each.to_numpy_ndarrays()]
+        records = response.content.array_records.values()
+        return [array for value in records for array in value.to_numpy_ndarrays()]
 
     return answer
 
@@ -134,12 +134,12 @@ def _flare(dxo_filter: Any) -> Answering:
     number = count(1)
 
     def answer(given: Given) -> list[np.ndarray] | None:
-        data = {str(at): np.array(each) for at, each in enumerate(given)}
+        data = {str(index): np.array(array) for index, array in enumerate(given)}
         dxo = DXO(DataKind.WEIGHT_DIFF, data=data)
         shareable = Shareable()
         shareable.set_header(MetaKey.CURRENT_ROUND, next(number))
-        told = dxo_filter.process_dxo(dxo, shareable, FLContext())
-        return [np.asarray(each) for each in told.data.values()] if told and told.data else None
+        out = dxo_filter.process_dxo(dxo, shareable, FLContext())
+        return [np.asarray(array) for array in out.data.values()] if out and out.data else None
 
     return answer
 
@@ -156,12 +156,12 @@ def rounds(answer: Answering, given: Sequence[Given]) -> list[np.ndarray | None]
 
     None for a round without release: the guard refuses, fails, or exceeds :data:`PATIENCE`.
     """
-    return [_row(partial(answer, each)) for each in given]
+    return [_row(partial(answer, value)) for value in given]
 
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """Interrupt what takes too long; only in the main thread, which receives signals."""
+    """Interrupt after :data:`PATIENCE` seconds; only in the main thread, which receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -181,24 +181,24 @@ def _in_time() -> Iterator[None]:
 def why_silent(answer: Answering, given: Given) -> str:
     """Return the error that a guard raises for an input, and where in its code; empty if it answers."""
     try:
-        return "it returns nothing" if _asked(partial(answer, given)) is None else ""
+        return "it returns nothing" if _answer_in_time(partial(answer, given)) is None else ""
     except Exception as error:  # noqa: BLE001
-        frames = [each for each in extract_tb(error.__traceback__) if each.filename != __file__]
-        own = [each for each in frames if not each.filename.startswith(_LIBRARIES)] or frames
-        at = f", {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
-        return f"{type(error).__name__}{at}"
+        frames = [f for f in extract_tb(error.__traceback__) if f.filename != __file__]
+        inner = [f for f in frames if not f.filename.startswith(_LIBRARIES)] or frames
+        where = f", {Path(inner[-1].filename).name}:{inner[-1].lineno}" if inner else ""
+        return f"{type(error).__name__}{where}"
 
 
 def _row(ask: Callable[[], list[np.ndarray] | None]) -> np.ndarray | None:
     try:
-        return _asked(ask)
-    except Exception:  # noqa: BLE001  # a guard that fails lets nothing leave, whatever it says
+        return _answer_in_time(ask)
+    except Exception:  # noqa: BLE001  # a guard that fails releases nothing
         return None
 
 
-def _asked(ask: Callable[[], list[np.ndarray] | None]) -> np.ndarray | None:
+def _answer_in_time(ask: Callable[[], list[np.ndarray] | None]) -> np.ndarray | None:
     with _in_time():
-        told = ask()
-    if told is None:
+        arrays = ask()
+    if arrays is None:
         return None
-    return np.concatenate([np.ravel(each).astype(float) for each in told]) if told else np.zeros(0)
+    return np.concatenate([np.ravel(a).astype(float) for a in arrays]) if arrays else np.zeros(0)

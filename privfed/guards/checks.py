@@ -39,10 +39,10 @@ DRAWS = 400
 REPEATS = 40
 #: Records of a table that are also given as single inputs.
 ALONE = 3
-#: Repetitions of an input that seems distinguishable, and silences after which the usual input is given up.
+#: Repetitions of an input that seems distinguishable, and refusals after which the usual input is given up.
 AGAIN, SILENT = 4, 8
 #: Minimum fraction of integer noise with the grid's lowest bit: half of all integers are odd. For floats only the
-#: values nearest to zero have the lowest bit, about one of all that were drawn.
+#: values nearest to zero have the lowest bit, about one of all draws.
 ODD, FEWEST = 0.1, 200
 #: Standard deviations beyond which tails are counted.
 TAILS = (2.0, 3.5)
@@ -51,9 +51,9 @@ TAILS = (2.0, 3.5)
 DIGITS, COARSE = 9, 8.0
 
 
-def _finding(check: str, question: str, metric: str, value: float, **rest: Any) -> Finding:
-    settled = {"baseline": 0.0, "simulation": False, **rest}
-    return Finding(check, question, metric, value, **settled)
+def _finding(check: str, question: str, metric: str, value: float, **figures: Any) -> Finding:
+    fields = {"baseline": 0.0, "simulation": False, **figures}
+    return Finding(check, question, metric, value, **fields)
 
 
 def _breach(wrong: object) -> str:
@@ -80,16 +80,16 @@ def check_shapes(trial: GuardTrial) -> Finding:
             given[name] = trial.update(flat)
     else:
         given["one without a record"] = trial.table.iloc[1:]
-    told = {name: _form(trial, each) for name, each in given.items()}
-    seen, wrong = {told["usual"]}, []
-    if any(each not in seen for each in told.values()):
+    forms = {name: _form(trial, value) for name, value in given.items()}
+    seen, wrong = {forms["usual"]}, []
+    if any(form not in seen for form in forms.values()):
         seen |= _usual_forms(trial)
-    for name, each in told.items():
-        apart = each not in seen
-        if each.finite and apart:
+    for name, form in forms.items():
+        apart = form not in seen
+        if form.finite and apart:
             apart = seen.isdisjoint(_form(trial, given[name]) for _ in range(AGAIN - 1))
-        if apart or not each.finite:
-            wrong.append(f"{name}: {each}")
+        if apart or not form.finite:
+            wrong.append(f"{name}: {form}")
     return _finding(
         "shapes",
         "Do shape, refusal and finiteness depend on the update?",
@@ -99,12 +99,12 @@ def check_shapes(trial: GuardTrial) -> Finding:
         severity=_breach(wrong),
         detail={"told apart": wrong},
         detectable=1.0,
-        partial="" if any(each.cells is not None for each in seen) else "the guard answers nothing",
+        partial="" if any(form.cells is not None for form in seen) else "the guard answers nothing",
     )
 
 
 class Form(NamedTuple):
-    """The form of an answer without its numbers: how many there are, None for a refusal."""
+    """The form of an answer without its numbers: their count, None for a refusal."""
 
     cells: int | None
     finite: bool
@@ -125,7 +125,7 @@ def _form(trial: GuardTrial, given: Given) -> Form:
 def _usual_forms(trial: GuardTrial) -> set[Form]:
     """Return the forms of the usual input's outputs; stops early if nothing is released."""
     first = [_form(trial, trial.nothing) for _ in range(SILENT)]
-    if all(each.cells is None for each in first):
+    if all(form.cells is None for form in first):
         return set(first)
     return {*first, *(_form(trial, trial.nothing) for _ in range(DRAWS - SILENT))}
 
@@ -164,7 +164,7 @@ def _not_looked(check: str, question: str, metric: str, why: str) -> Finding:
 
 
 def check_clipping(trial: GuardTrial) -> Finding:
-    """Check that neighbours' answers differ by at most the claimed clip, or by a bound at all.
+    """Check that neighbours' answers differ by at most the claimed clip, or by any bound.
 
     The median of the answers along a direction is bounded by order statistics, exactly for any noise: the k-th smallest
     of n draws exceeds the median with probability P(Bin(n, 1/2) < k). Two bounds, at half of the level each, bound the
@@ -228,9 +228,9 @@ def check_fresh(trial: GuardTrial) -> Finding:
     pairs = [(a.tobytes(), b.tobytes()) for a, b in runs if a is not None and b is not None]
     if len(first) < REPEATS:
         return _not_looked("fresh noise", question, metric, "the guard does not always answer")
-    same = sum(one == other for one, other in zip(first[1:], first[:-1], strict=True))
-    again = sum(one == other for one, other in pairs)
-    all_same = len(set(first)) == 1 or (len(pairs) == REPEATS and again == REPEATS)
+    same = sum(current == previous for current, previous in zip(first[1:], first[:-1], strict=True))
+    repeated = sum(current == previous for current, previous in pairs)
+    all_same = len(set(first)) == 1 or (len(pairs) == REPEATS and repeated == REPEATS)
     if all_same and _is_constant(trial, first[0]):
         why = "all answers are the same constant"
         return _not_looked("fresh noise", question, metric, why)
@@ -238,27 +238,27 @@ def check_fresh(trial: GuardTrial) -> Finding:
         "fresh noise",
         question,
         metric,
-        max(same, again),
+        max(same, repeated),
         of=REPEATS,
         severity=_breach(all_same),
         detail={"found where": "all runs, or all second rounds, repeat"},
     )
 
 
-def _is_constant(trial: GuardTrial, left: bytes) -> bool:
+def _is_constant(trial: GuardTrial, release: bytes) -> bool:
     """Whether all neighbours, and a table's single records, have this same release, which needs no noise."""
-    tried = [given for pair in trial.pairs for given in (pair.present, pair.absent)]
+    inputs = [given for pair in trial.pairs for given in (pair.present, pair.absent)]
     if trial.table is not None:
-        tried += [trial.table.iloc[[at]] for at in range(min(ALONE, len(trial.table)))]
-    answers = [rounds(trial.open(), [given])[0] for given in tried]
-    return all(answer is not None and answer.tobytes() == left for answer in answers)
+        inputs += [trial.table.iloc[[index]] for index in range(min(ALONE, len(trial.table)))]
+    answers = [rounds(trial.open(), [given])[0] for given in inputs]
+    return all(answer is not None and answer.tobytes() == release for answer in answers)
 
 
 def check_law(trial: GuardTrial) -> Finding:
     """Check that noise on a zero update has the claimed distribution and scale, independent between cells."""
     question = "Is the answer minus the update noise of the claimed distribution and scale?"
     metric, claim = "tests that convict the noise", trial.claim
-    scale = claim.least_scale
+    scale = claim.min_scale
     why = "no table's exact answer is known" if trial.table is not None else ""
     if not claim.noise or scale is None:
         why = (
@@ -289,16 +289,16 @@ def check_law(trial: GuardTrial) -> Finding:
             _add_tail(sums, noise, claim.noise, far, min(grid, far))
         tested = {test.name: test.p for test in noise_tests(sums)}
     level = SHARE / len(tested)
-    convicted = [name for name, p in tested.items() if p < level]
+    rejected = [name for name, p in tested.items() if p < level]
     return _finding(
         "distribution of the noise",
         question,
         metric,
-        len(convicted),
+        len(rejected),
         of=len(tested),
-        severity=_breach(convicted),
+        severity=_breach(rejected),
         detail={
-            "convicted": convicted,
+            "convicted": rejected,
             "least p": min(tested.values()),
             "level": level,
             "cells": scores.size,
@@ -312,27 +312,27 @@ def check_law(trial: GuardTrial) -> Finding:
 
 def _sums(trial: GuardTrial, scores: np.ndarray) -> NoiseSums:
     """Return sums of normal scores over all cells and each array, and of products with preceding scores."""
-    found = NoiseSums()
-    at = 0
+    sums = NoiseSums()
+    start = 0
     parts = {"all cells": scores}
     for number, shape in enumerate(trial.shapes):
         size = int(np.prod(shape))
-        parts[f"array {number}"] = scores[:, at : at + size]
-        at += size
+        parts[f"array {number}"] = scores[:, start : start + size]
+        start += size
     for name, part in parts.items():
-        found.add(f"score {name}", part.size, part.sum(), (part**2).sum())
-    for name, one, other in (
+        sums.add(f"score {name}", part.size, part.sum(), (part**2).sum())
+    for name, values, earlier in (
         ("the cell before", scores[:, 1:], scores[:, :-1]),
         ("the run before", scores[1:], scores[:-1]),
     ):
-        found.add(f"sign {name}", one.size, (one * np.sign(other)).sum())
-    return found
+        sums.add(f"sign {name}", values.size, (values * np.sign(earlier)).sum())
+    return sums
 
 
 def _add_tail(sums: NoiseSums, noise: np.ndarray, law: str, far: float, grid: float) -> None:
     """Count noise, in units of its scale, beyond ``far`` normal deviations; on a grid, beyond a midpoint.
 
-    At a midpoint half of a point's mass is on either side, nearly; at a point all of it is on one
+    At a midpoint nearly half of a point's mass is on either side; at a point all of it is on one
     side.
     """
     beyond = laplace.isf(norm.sf(far)) if law == "laplace" else far
@@ -345,21 +345,21 @@ def check_low_bits(trial: GuardTrial) -> Finding:
     """Check that noise is integer on a grid: floating-point noise reveals its input (Mironov 2012)."""
     question = "Is the noise drawn in whole numbers, or in floating point, which no theorem covers?"
     metric = "share of answers whose lowest bit is the grid's"
-    told = [rounds(trial.open(), [trial.nothing])[0] for _ in range(DRAWS)]
-    if any(each is None for each in told):
+    rows = [rounds(trial.open(), [trial.nothing])[0] for _ in range(DRAWS)]
+    if any(row is None for row in rows):
         return _not_looked("low bits", question, metric, "the guard refuses")
     arrays = list(zip(*(trial.open()(trial.nothing) or [] for _ in range(DRAWS)), strict=True))
-    least, looked, narrow = 1.0, False, False
+    minimum, looked, narrow = 1.0, False, False
     for array in arrays:
-        values = np.concatenate([np.ravel(each) for each in array])
+        values = np.concatenate([np.ravel(row) for row in array])
         double = values.dtype == np.float64
         values = np.asarray(values[(values != 0) & np.isfinite(values.astype(float))], float)
         if len(np.unique(values)) < FEWEST:
             continue
-        share = _on_a_grid(values)
-        narrow |= not double and share < ODD
-        if double or share >= ODD:
-            looked, least = True, min(least, share)
+        fraction = _on_a_grid(values)
+        narrow |= not double and fraction < ODD
+        if double or fraction >= ODD:
+            looked, minimum = True, min(minimum, fraction)
     why = ""
     if narrow or not looked:
         why = "answers of single precision lack the bits that would show it"
@@ -368,8 +368,8 @@ def check_low_bits(trial: GuardTrial) -> Finding:
         "low bits",
         question,
         metric,
-        least,
-        severity=_breach(looked and least < ODD),
+        minimum,
+        severity=_breach(looked and minimum < ODD),
         partial=why,
         baseline=0.5,
         detail={"floating point below": ODD},
@@ -393,32 +393,34 @@ def _game(trial: GuardTrial, check: str, question: str, times: int) -> Finding:
     It is played twice, each at half the level: with the answers along the changed direction, most powerful for correct
     noise, and with refusals, sums and raw cells, which reveal faults.
     """
-    found = _played(trial, trial.claim.privacy, times)
-    least = min_detectable(trial.claim.privacy, trial.runs, SHARE / 2)
-    detail = {**found.detail, "claimed": trial.claim.epsilon, "rounds": times}
-    return replace(found, attack=check, question=question, detail=detail, of=None, detectable=least)
+    finding = _play(trial, trial.claim.privacy, times)
+    minimum = min_detectable(trial.claim.privacy, trial.runs, SHARE / 2)
+    detail = {**finding.detail, "claimed": trial.claim.epsilon, "rounds": times}
+    return replace(
+        finding, attack=check, question=question, detail=detail, of=None, detectable=minimum
+    )
 
 
-def _played(trial: GuardTrial, claim: PrivacyClaim, times: int, before: int = 0) -> Finding:
-    along, beside = (
+def _play(trial: GuardTrial, claim: PrivacyClaim, times: int, before: int = 0) -> Finding:
+    along, others = (
         [_move(trial, pair, times, before, columns) for pair in trial.pairs]
         for columns in (slice(1), slice(1, None))
     )
     if claim.gaussian or not claim.epsilon:
-        first = _halved(along[0], claim, trial.runs)
+        first = _split_at_median(along[0], claim, trial.runs)
     else:
         first = audit_moves(along, claim, trials=trial.runs, alpha=SHARE / 2)
-    second = audit_moves(beside, claim, trials=trial.runs // 2, alpha=SHARE / 2)
-    return max(first, second, key=lambda each: (each.severity == "breach", each.value))
+    second = audit_moves(others, claim, trials=trial.runs // 2, alpha=SHARE / 2)
+    return max(first, second, key=lambda f: (f.severity == "breach", f.value))
 
 
-def _halved(move: Move, claim: PrivacyClaim, runs: int) -> Finding:
+def _split_at_median(move: Move, claim: PrivacyClaim, runs: int) -> Finding:
     """Assign the upper half of the outputs to one input, the best rule for symmetric noise."""
     present, absent = move.outputs(runs)
     chosen = int(len(present) * SELECTION)
-    cut = float(np.median(np.concatenate([present[:chosen], absent[:chosen]])))
+    median = float(np.median(np.concatenate([present[:chosen], absent[:chosen]])))
     along = Statistic("the answer along the move", "value", lambda outputs: outputs[:, 0])
-    rule = DecisionRule(along, cut, float(np.nextafter(cut, -np.inf)))
+    rule = DecisionRule(along, median, float(np.nextafter(median, -np.inf)))
     _, proven = judge([rule], present[chosen:], absent[chosen:], claim, SHARE / 2)
     detail = {
         "move": move.name,
@@ -426,7 +428,7 @@ def _halved(move: Move, claim: PrivacyClaim, runs: int) -> Finding:
         "confidence": 1 - SHARE / 2,
         "trials": runs,
         "event": along.name,
-        "threshold": cut,
+        "threshold": median,
     }
     return verdict("guard", proven, claim.epsilon, detail)
 
@@ -435,8 +437,8 @@ def _move(trial: GuardTrial, pair: Pair, times: int, before: int, columns: slice
     """Return a pair of neighbours in ``times`` rounds, after ``before`` rounds with a zero update."""
 
     def sampler(given: Given) -> Callable[[int], np.ndarray]:
-        asked = [trial.nothing] * before + [given] * times
-        return lambda runs: trial.played(pair, asked, runs, first=before)[:, columns]
+        updates = [trial.nothing] * before + [given] * times
+        return lambda runs: trial.play(pair, updates, runs, first=before)[:, columns]
 
     return Move(pair.name, sampler(pair.present), sampler(pair.absent))
 
@@ -448,33 +450,33 @@ def min_detectable(claim: PrivacyClaim, runs: int, alpha: float) -> float:
     odds e^epsilon, or, with a delta, an event with probabilities (1, e^-epsilon) / 2 under the two inputs. Counts are
     those reached, or not exceeded, with total probability .8.
     """
-    each = int(runs * (1 - SELECTION)) // 2
+    size = int(runs * (1 - SELECTION)) // 2
     alpha = (SUREST + OTHERS) * alpha
 
-    def convicts(strength: float) -> bool:
+    def rejects(strength: float) -> bool:
         if claim.gaussian:
-            right = binom.ppf(1 - POWER, 2 * each, norm.cdf(strength / 2))
+            right = binom.ppf(1 - POWER, 2 * size, norm.cdf(strength / 2))
         elif not claim.delta:
-            right = binom.ppf(1 - POWER, 2 * each, 1 / (1 + math.exp(-strength)))
+            right = binom.ppf(1 - POWER, 2 * size, 1 / (1 + math.exp(-strength)))
         else:
-            hits = binom.ppf((1 - POWER) / 2, each, 0.5)
-            false = binom.ppf((1 + POWER) / 2, each, 0.5 * math.exp(-strength))
-            return _proven(claim, hits, false, each - hits, 0.0, each, alpha) > claim.epsilon
+            hits = binom.ppf((1 - POWER) / 2, size, 0.5)
+            false = binom.ppf((1 + POWER) / 2, size, 0.5 * math.exp(-strength))
+            return _proven(claim, hits, false, size - hits, 0.0, size, alpha) > claim.epsilon
         half = right / 2
-        return _proven(claim, half, each - half, each - half, half, each, alpha) > claim.epsilon
+        return _proven(claim, half, size - half, size - half, half, size, alpha) > claim.epsilon
 
-    tried = np.geomspace(0.02, 60, 400)
-    least = next((float(s) for s in tried if convicts(float(s))), math.inf)
-    if claim.gaussian and math.isfinite(least):
-        return gaussian_epsilon(least, claim.delta)
-    return least
+    strengths = np.geomspace(0.02, 60, 400)
+    smallest = next((float(s) for s in strengths if rejects(float(s))), math.inf)
+    if claim.gaussian and math.isfinite(smallest):
+        return gaussian_epsilon(smallest, claim.delta)
+    return smallest
 
 
 def _proven(
-    claim: PrivacyClaim, tp: float, fp: float, fn: float, tn: float, each: int, alpha: float
+    claim: PrivacyClaim, tp: float, fp: float, fn: float, tn: float, size: int, alpha: float
 ) -> float:
-    found = [np.asarray(number) for number in (tp, fp, fn, tn)]
-    counts = ConfusionCounts(found[0], found[1], found[2], found[3], each, each)
+    numbers = [np.asarray(number) for number in (tp, fp, fn, tn)]
+    counts = ConfusionCounts(numbers[0], numbers[1], numbers[2], numbers[3], size, size)
     return claim.proven(float(claim.strength(counts, alpha)))
 
 
@@ -502,15 +504,15 @@ def check_spent(trial: GuardTrial) -> Finding:
         why = "no number of rounds is claimed: write --rounds N"
         return _not_looked("budget when spent", question, metric, why)
     nothing = PrivacyClaim(0.0)
-    found = _played(trial, nothing, 2, before=times)
+    finding = _play(trial, nothing, 2, before=times)
     return replace(
-        found,
+        finding,
         attack="budget when spent",
         question=question,
         metric=metric,
         of=None,
         detectable=min_detectable(nothing, trial.runs, SHARE / 2),
-        detail={**found.detail, "claimed": 0.0},
+        detail={**finding.detail, "claimed": 0.0},
     )
 
 

@@ -82,10 +82,10 @@ class GuardClaim:
         return PrivacyClaim(self.epsilon, self.delta, gaussian=self.noise == "gaussian")
 
     @cached_property
-    def least_scale(self) -> float | None:
+    def min_scale(self) -> float | None:
         """Return the minimum noise scale of one round that the claim requires; None if it does not follow.
 
-        Gaussian: T rounds of sensitivity s and deviation sigma are mu-Gaussian-DP, mu = sqrt(T) s / sigma (Dong et al.
+        Gaussian: T rounds of sensitivity s and std sigma are mu-Gaussian-DP, mu = sqrt(T) s / sigma (Dong et al.
         2022, Corollary 3.3), with mu from the claim. For other laws an L2 clip does not determine a scale.
         """
         if self.scale is not None:

@@ -98,7 +98,7 @@ class GuardTrial:
             "one cell": np.eye(1, cells)[0],
             "the last cell": np.eye(1, cells, cells - 1)[0],
         }
-        return [self.pair(name, each) for name, each in named.items()]
+        return [self.pair(name, direction) for name, direction in named.items()]
 
     def pair(self, name: str, towards: np.ndarray, norm: float = BIG) -> Pair:
         """Return updates of neighbours that differ in a direction."""
@@ -110,19 +110,19 @@ class GuardTrial:
     def _tables(self, table: pd.DataFrame) -> list[Pair]:
         """Return the table with neighbours that have a record removed, or replaced by another."""
         numbers = table.select_dtypes("number").fillna(0.0)
-        spread = numbers.std(ddof=0).replace(0, 1)
-        order = ((numbers - numbers.mean()) / spread).abs().max(axis=1).fillna(0).to_numpy()
-        chosen = np.argsort(-order, kind="stable")[:TAKEN]
-        found = []
-        for number, at in enumerate(chosen):
-            other = table.drop(index=table.index[at])
+        std = numbers.std(ddof=0).replace(0, 1)
+        scores = ((numbers - numbers.mean()) / std).abs().max(axis=1).fillna(0).to_numpy()
+        chosen = np.argsort(-scores, kind="stable")[:TAKEN]
+        pairs = []
+        for number, index in enumerate(chosen):
+            other = table.drop(index=table.index[index])
             if self.claim.relation == "replace-one":
-                inner = table.iloc[[int(np.argmin(order))]]
+                inner = table.iloc[[int(np.argmin(scores))]]
                 other = pd.concat([other, inner])
-            found.append(Pair(f"outlying record {number + 1}", table, other))
-        return found
+            pairs.append(Pair(f"outlying record {number + 1}", table, other))
+        return pairs
 
-    def played(self, pair: Pair, given: Sequence[Given], runs: int, first: int = 0) -> np.ndarray:
+    def play(self, pair: Pair, given: Sequence[Given], runs: int, first: int = 0) -> np.ndarray:
         """Return summary statistics of independent runs of the guard, shape (runs, statistics).
 
         Functions of an output reveal no more than the output (post-processing). The statistics are: the sum of all
@@ -131,24 +131,24 @@ class GuardTrial:
 
         Args:
             given: input of each round.
-            runs: how many.
+            runs: number of runs.
             first: first round whose answers are used.
         """
-        found, looked_at = np.zeros((runs, 3 + RAW)), cache(partial(self._looked_at, pair))
+        values, cells = np.zeros((runs, 3 + RAW)), cache(partial(self._raw_cells, pair))
         for run in range(runs):
             rows = rounds(self.open(), given)[first:]
-            told = [row for row in rows if row is not None]
-            found[run, 1] = len(rows) - len(told)
-            for row in told:
+            answered = [row for row in rows if row is not None]
+            values[run, 1] = len(rows) - len(answered)
+            for row in answered:
                 along = pair.direction is not None and row.size == self.cells
-                found[run, 0] += row @ pair.direction if along else row.sum()
-                found[run, 2] += row.sum()
-            if told:
-                raw = told[0][looked_at(told[0].size)]
-                found[run, 3 : 3 + raw.size] = raw
-        return np.nan_to_num(found, nan=-1e300, posinf=1e300, neginf=-1e299)
+                values[run, 0] += row @ pair.direction if along else row.sum()
+                values[run, 2] += row.sum()
+            if answered:
+                raw = answered[0][cells(answered[0].size)]
+                values[run, 3 : 3 + raw.size] = raw
+        return np.nan_to_num(values, nan=-1e300, posinf=1e300, neginf=-1e299)
 
-    def _looked_at(self, pair: Pair, size: int) -> np.ndarray:
+    def _raw_cells(self, pair: Pair, size: int) -> np.ndarray:
         """Return indices of cells that are tested one by one: those that differ, including the last one."""
         moved = np.arange(size)
         if pair.direction is not None and size == self.cells:
@@ -157,7 +157,7 @@ class GuardTrial:
 
     def rows(self, given: Given, runs: int) -> np.ndarray:
         """Return first answers of new runs, shape (runs, cells); empty unless all have the same size."""
-        told: list[Any] = [rounds(self.open(), [given])[0] for _ in range(runs)]
-        if any(row is None or row.shape != told[0].shape for row in told):
+        answers: list[Any] = [rounds(self.open(), [given])[0] for _ in range(runs)]
+        if any(row is None or row.shape != answers[0].shape for row in answers):
             return np.zeros((0, 0))
-        return np.array(told)
+        return np.array(answers)

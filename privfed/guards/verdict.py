@@ -7,7 +7,7 @@ from typing import Any
 from privfed import __version__
 from privfed.attacks.finding import Finding
 from privfed.errors import InputError
-from privfed.guards.adapters import opened, why_silent
+from privfed.guards.adapters import open_guard, why_silent
 from privfed.guards.checks import CHECKS, LEVEL
 from privfed.guards.claim import GuardClaim
 from privfed.guards.trial import GuardTrial
@@ -39,15 +39,15 @@ class GuardVerdict:
     @property
     def convicting(self) -> list[Finding]:
         """The findings that refute the claim."""
-        return [found for found in self.findings if found.severity == "breach"]
+        return [finding for finding in self.findings if finding.severity == "breach"]
 
     @property
     def sentence(self) -> str:
         """Return the verdict in one sentence."""
         if self.convicting:
-            names = ", ".join(found.attack for found in self.convicting)
+            names = ", ".join(finding.attack for finding in self.convicting)
             return f"convicted by {names}"
-        looked = sum(found.state == "looked" for found in self.findings)
+        looked = sum(finding.state == "looked" for finding in self.findings)
         return f"not convicted: {looked} of {len(self.findings)} checks looked"
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,37 +62,37 @@ class GuardVerdict:
             "runs": self.runs,
             "caveat": CAVEAT,
             "findings": [
-                {**found.to_dict(), "state": found.state, "says": says(found)}
-                for found in self.findings
+                {**finding.to_dict(), "state": finding.state, "says": says(finding)}
+                for finding in self.findings
             ],
         }
 
     def text(self) -> str:
         """Return the verdict as lines for a console."""
-        wide = max((len(found.attack) for found in self.findings), default=0) + 2
-        rows = [f"{found.state:11}{found.attack:{wide}}{says(found)}" for found in self.findings]
+        wide = max((len(f.attack) for f in self.findings), default=0) + 2
+        rows = [f"{f.state:11}{f.attack:{wide}}{says(f)}" for f in self.findings]
         level = f"All checks together convict a correct guard with probability at most {LEVEL:g}."
         return "\n".join([f"{self.guard}: {self.sentence}", *rows, f"{CAVEAT} {level}"])
 
 
-def says(found: Finding) -> str:
+def says(finding: Finding) -> str:
     """Return a finding's result: what was found, what would have been found, or why nothing was tested."""
-    of = "" if found.of is None else f" of {found.of:g}"
-    told = f"{found.metric}: {found.value:.4g}{of}"
-    detail = found.detail
-    if found.state == "not looked":
-        return found.why_not
+    of = "" if finding.of is None else f" of {finding.of:g}"
+    text = f"{finding.metric}: {finding.value:.4g}{of}"
+    detail = finding.detail
+    if finding.state == "not looked":
+        return finding.why_not
     if "claimed" in detail:
-        told += f", claimed {detail['claimed']:g}"
-    if found.state == "looked" and found.detectable is not None:
-        least = f"{found.detectable:.4g}"
-        told += f"; would have found {least} with probability .8" if "claimed" in detail else ""
+        text += f", claimed {detail['claimed']:g}"
+    if finding.state == "looked" and finding.detectable is not None:
+        minimum = f"{finding.detectable:.4g}"
+        text += f"; would have found {minimum} with probability .8" if "claimed" in detail else ""
     for key in ("told apart", "convicted"):
         if detail.get(key):
-            told += f" ({', '.join(map(str, detail[key]))})"
+            text += f" ({', '.join(map(str, detail[key]))})"
     if detail.get("grows with the update"):
-        told += " (it grows with the update: there is no clipping)"
-    return told
+        text += " (it grows with the update: there is no clipping)"
+    return text
 
 
 def check_guard(
@@ -109,7 +109,7 @@ def check_guard(
     Raises:
         InputError: there is no such guard, no input for it, or it never answers.
     """
-    case = GuardTrial(opened(guard, options), claim, **trial)
+    case = GuardTrial(open_guard(guard, options), claim, **trial)
     for given in TRIES * [case.nothing, case.pairs[0].present]:
         why = why_silent(case.open(), given)
         if not why:

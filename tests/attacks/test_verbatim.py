@@ -311,7 +311,9 @@ def test_a_longer_look_begins_with_a_shorter_one_s_draws(noise: Law | None) -> N
     assert (shorter.forms, shorter.values) == (longer.forms, longer.values)
     assert np.array_equal(shorter.by_chance, longer.by_chance[:20]) and longer.by_chance.std() > 0
     told = [(name, rows.astype(float)) for name in truth]
-    few, many = (verbatim.rows_found(told, truth, verbatim.generators(draws)) for draws in (20, 200))
+    few, many = (
+        verbatim.rows_found(told, truth, verbatim.generators(draws)) for draws in (20, 200)
+    )
     assert few[0] == many[0] and np.array_equal(few[1], many[1][:20])
     columns = [("one", np.unique(rows[:9, 0].astype(float)), truth["one"].x[:, 0], 0)] * 2
     brief, long = (sketches._by_chance(columns, truth, 0.0, draws) for draws in (20, 200))

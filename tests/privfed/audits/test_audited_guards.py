@@ -88,7 +88,7 @@ def test_a_source_has_to_be_convicted_twice(
         count = next(convicted)
         return [Finding("a", "b?", "c", count, of=9, severity="breach" if count else "none")]
 
-    monkeypatch.setattr(guards, "_drawn", drawn)
+    monkeypatch.setattr(guards, "_audit_draws", drawn)
     (found,) = audit_sources(PLAN, SCHEMA, _policy("laplace", "laplace"))
     assert (found.severity, found.value, found.attack) == (severity, min(told), SOURCES)
     assert not list(convicted) and all(each is asked[0] for each in asked)

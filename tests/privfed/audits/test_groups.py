@@ -21,8 +21,8 @@ from privfed.audits.groups import (
     _spread,
     audit_group,
     audit_guarded,
-    narrowed,
-    widened,
+    narrow,
+    widen,
 )
 from privfed.audits.mechanisms import Group, claim_of
 from privfed.errors import InputError
@@ -148,7 +148,7 @@ def test_the_cell_of_the_least_noise_is_moved() -> None:
     """It is found wherever it lies, among as many cells as are run."""
     wide = {"sums": BoundedPart(Part(PartType.SUMS, ("cell",), (CELLS,)), SUM.bound)}
     case = GroupCase(ThinCellLaplace, wide, Fraction(1), TestNoise(1))
-    assert case.thinnest("sums")[0] == CELLS - 1
+    assert case.least_noisy("sums")[0] == CELLS - 1
     found = audit_group(
         ThinCellLaplace, wide, Fraction(1), trials=4000, alpha=ALPHA, noise=TestNoise(2)
     )
@@ -187,13 +187,13 @@ def test_joint_moves_attain_the_declared_norms() -> None:
 def test_wide_parts_are_run_on_fewer_cells() -> None:
     """The bound and the number of axes stay; a group of counts is widened for Gaussian noise."""
     wide = BoundedPart(Part(PartType.COUNTS, ("a", "b", "c"), (40, 30, 3)), Bound(40, 40))
-    run = narrowed(wide)
+    run = narrow(wide)
     assert len(run.part.shape) == 3 and 1 < run.part.size <= CELLS
     assert run.bound == wide.bound
     for group in (COUNTS, GRIDS):
-        bound = widened(group)["counts"].bound
+        bound = widen(group)["counts"].bound
         assert bound is not None and math.isqrt(bound.l2_squared) >= 256
-    bound = widened(COUNTS)["counts"].bound
+    bound = widen(COUNTS)["counts"].bound
     assert bound is not None and math.isqrt(bound.l2_squared) >= 256
     assert bound.l1**2 == 3 * bound.l2_squared
 

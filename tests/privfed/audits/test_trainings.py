@@ -16,13 +16,13 @@ from privfed.audits.trainings import (
     MOST_COINS,
     SURELY,
     Planted,
-    _play,
+    _run_game,
     audit_learner,
-    convicted_from,
-    enough,
+    coins_needed,
+    detectable_factor,
     farthest,
     plant,
-    rehearsed,
+    rehearse,
     roomy_schema,
     scores_of,
 )
@@ -82,7 +82,7 @@ def test_canaries_are_records_of_the_box_under_fair_coins() -> None:
     """Whole numbers where the schema has them; coins neither follow the records nor repeat."""
     planted = plant(BINARY, 400, 50, seed=1)
     assert len(planted.canaries) == 400 and len(planted.others) == 50
-    assert len(planted.held) == 50 + planted.coins.sum()
+    assert len(planted.records) == 50 + planted.coins.sum()
     assert 150 < planted.coins.sum() < 250
     sex = planted.canaries.x[:, 3]
     assert set(np.unique(sex)) == {0, 1}
@@ -113,7 +113,7 @@ def test_searched_canaries_move_a_training_farthest() -> None:
     worst = farthest(learner, policy, NUMERIC, 12, 50, TestNoise(1))
     anyone = plant(NUMERIC, len(worst), 50, seed=1).canaries
     searched, drawn = (
-        _play(learner, policy, Planted(held, np.ones(len(held), bool), anyone), TestNoise(2))
+        _run_game(learner, policy, Planted(held, np.ones(len(held), bool), anyone), TestNoise(2))
         for held in (worst, anyone)
     )
     assert 1 < len(worst) <= 12
@@ -121,11 +121,11 @@ def test_searched_canaries_move_a_training_farthest() -> None:
 
 
 def test_rehearsals_say_how_many_canaries_take_the_fewest_trainings() -> None:
-    """The first ones of the searched, in as many trainings as :func:`enough` has coins for them."""
+    """The first ones of the searched, in as many trainings as :func:`coins_needed` has coins for them."""
     learner = FuzzyTreeRegressor(max_depth=1)
     policy = learner.private("4", "1e-5")
     worst = plant(NUMERIC, 9, 50, seed=1).canaries
-    few, runs = rehearsed(learner, policy, worst, 50, TestNoise(1), 0.005)
+    few, runs = rehearse(learner, policy, worst, 50, TestNoise(1), 0.005)
     assert len(few) in (9, 5, 3) and np.array_equal(few.x, worst.x[: len(few)])
     assert COINS <= runs * len(few) < MOST_COINS + len(few)
 
@@ -154,16 +154,16 @@ def test_the_bound_holds_of_adaptive_gaussian_releases(apart: bool) -> None:
 def test_as_many_coins_are_tossed_as_prove_half_of_a_claim() -> None:
     """By simulated right guesses 19 times in 20; short canaries take more, up to a limit; Laplace noise the least."""
     policy, rng = FuzzyTreeRegressor().private("4", "1e-5"), np.random.default_rng(1)
-    far, short = (enough(np.full(30, mu), policy, 0.005) for mu in (0.85, 0.7))
+    far, short = (coins_needed(np.full(30, mu), policy, 0.005) for mu in (0.85, 0.7))
     assert COINS <= far < short < MOST_COINS
-    assert enough(np.full(30, 0.3), policy, 0.005) == MOST_COINS
+    assert coins_needed(np.full(30, 0.3), policy, 0.005) == MOST_COINS
     right = rng.binomial(short, norm.cdf(0.35), 2000)
     proven = np.array(
         [gaussian_epsilon(float(right_guesses_mu(r, short, 0.005)), 1e-5) for r in right]
     )
     assert SURELY - 0.02 < (proven >= AIM * 4).mean() < SURELY + 0.03
     pure = Policy(policy.guards, budget=Budget.of("4"))
-    assert enough(np.full(30, 0.8), pure, 0.005) == COINS
+    assert coins_needed(np.full(30, 0.8), pure, 0.005) == COINS
 
 
 @pytest.mark.parametrize("factor", [1.5, 3.0])
@@ -171,7 +171,7 @@ def test_the_power_that_is_told_is_that_of_simulated_audits(factor: float) -> No
     """Noise smaller by the told factor is convicted about four times in five, at a claim of as much."""
     lengths, rng = np.full(800, 0.6), np.random.default_rng(1)
     claimed = gaussian_epsilon(0.6 * factor / 2, 1e-5)
-    told = convicted_from(lengths, claimed, 1e-5, 0.01)
+    told = detectable_factor(lengths, claimed, 1e-5, 0.01)
     right = rng.binomial(800, norm.cdf(told * 0.6 / 2), 2000)
     caught = gaussian_epsilon_of(right_guesses_mu(right, np.full(2000, 800), 0.01)) > claimed
     assert np.mean(caught) == pytest.approx(0.8, abs=0.06)

@@ -20,7 +20,7 @@ from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.errors import InputError
 from privfed.guards import checks
-from privfed.guards.adapters import Opening, opened
+from privfed.guards.adapters import Opening, open_guard
 from privfed.guards.claim import GuardClaim
 from privfed.guards.trial import GuardTrial
 from privfed.guards.verdict import GuardVerdict, check_guard, says
@@ -51,7 +51,7 @@ def of_the_right_guard(claim: GuardClaim, check: Callable[[GuardTrial], Finding]
     """What a check says of the guard that keeps the claim."""
     guard_examples.SEEDS.append(np.random.default_rng(1))
     name = "FourRounds" if claim == FOUR else "Right"
-    return check(GuardTrial(opened(f"python:guard_examples:{name}"), claim)).severity
+    return check(GuardTrial(open_guard(f"python:guard_examples:{name}"), claim)).severity
 
 
 def named(found: list[Finding]) -> set[str]:
@@ -89,7 +89,7 @@ def test_each_fault_is_found_by_the_check_that_is_made_for_it(
     name: str, claim: GuardClaim, runs: int, by: list[Callable[[GuardTrial], Finding]]
 ) -> None:
     """A planted fault, and the checks that convict it; the right guard passes these."""
-    case = GuardTrial(opened(f"python:guard_examples:{name}"), claim, runs=runs)
+    case = GuardTrial(open_guard(f"python:guard_examples:{name}"), claim, runs=runs)
     assert [check(case).severity for check in by] == ["breach"] * len(by)
     assert [of_the_right_guard(claim, check) for check in by] == ["none"] * len(by)
 
@@ -98,11 +98,11 @@ def test_refusals_at_random_convict_nobody(monkeypatch: pytest.MonkeyPatch) -> N
     """Who takes part is drawn, not told by the update; one that tells it is convicted."""
     monkeypatch.setattr(checks, "DRAWS", 50)
     for _ in range(5):
-        found = checks.check_shapes(GuardTrial(opened("python:guard_examples:Sampled"), CLAIM))
+        found = checks.check_shapes(GuardTrial(open_guard("python:guard_examples:Sampled"), CLAIM))
         assert found.severity == "none" and not found.detail["told apart"]
     assert (
         checks.check_one_round(
-            GuardTrial(opened("python:guard_examples:Sampled"), CLAIM, runs=1000)
+            GuardTrial(open_guard("python:guard_examples:Sampled"), CLAIM, runs=1000)
         ).severity
         == "none"
     )
@@ -115,10 +115,10 @@ def test_a_right_mod_of_flower_passes_and_flower_s_own_is_convicted(
     pytest.importorskip("flwr")
     monkeypatch.setattr(checks, "DRAWS", 40)
     quick = [checks.check_shapes, checks.check_untouched, checks.check_low_bits]
-    case = GuardTrial(opened("flower:guard_examples:flower_mod", {"of": "Right"}), CLAIM)
+    case = GuardTrial(open_guard("flower:guard_examples:flower_mod", {"of": "Right"}), CLAIM)
     assert [check(case).severity for check in (*quick, checks.check_clipping)] == ["none"] * 4
     options = {"clipping_norm": 1.0, "sensitivity": 1.0, "epsilon": 0.9, "delta": 1e-5}
-    case = GuardTrial(opened("flower:flwr.clientapp.mod:LocalDpMod", options), CLAIM)
+    case = GuardTrial(open_guard("flower:flwr.clientapp.mod:LocalDpMod", options), CLAIM)
     assert [check(case).severity for check in quick] == ["breach"] * 3
 
 
@@ -190,15 +190,15 @@ def test_replacing_a_clients_update_reaches_twice_as_far_as_removing_it() -> Non
     assert CLAIM.reach == 1
     for other in (replace(CLAIM, relation="replace-one"), replace(CLAIM, unit="record")):
         assert other.reach == 2
-        assert other.least_scale == pytest.approx(2 * SIGMA)
-        case = GuardTrial(opened("python:guard_examples:Right"), other, runs=4000)
+        assert other.min_scale == pytest.approx(2 * SIGMA)
+        case = GuardTrial(open_guard("python:guard_examples:Right"), other, runs=4000)
         assert checks.check_one_round(case).severity == "breach"
 
 
 def test_the_least_noise_is_that_of_the_gaussian_trade_off() -> None:
     """Sigma of the analytic Gaussian mechanism (Balle and Wang 2018) at epsilon 1, delta 1e-5; sqrt(T) more."""
     assert pytest.approx(3.7306, abs=1e-3) == SIGMA
-    assert FOUR.least_scale == pytest.approx(2 * SIGMA)
+    assert FOUR.min_scale == pytest.approx(2 * SIGMA)
 
 
 def test_whoever_never_answers_is_not_looked_at() -> None:
@@ -371,4 +371,4 @@ def test_bad_input_is_one_line_that_says_what_to_write(
 def test_a_name_is_of_a_known_stack() -> None:
     """Anything else is refused before anything is imported."""
     with pytest.raises(InputError, match="flower:MODULE:NAME"):
-        opened("tff:a:b")
+        open_guard("tff:a:b")
