@@ -16,7 +16,7 @@ from privfed.audits.trainings import (
     MOST_COINS,
     SURELY,
     Planted,
-    _play,
+    _run_game,
     audit_learner,
     coins_needed,
     detectable_factor,
@@ -113,7 +113,7 @@ def test_searched_canaries_move_a_training_farthest() -> None:
     worst = farthest(learner, policy, NUMERIC, 12, 50, TestNoise(1))
     anyone = plant(NUMERIC, len(worst), 50, seed=1).canaries
     searched, drawn = (
-        _play(learner, policy, Planted(held, np.ones(len(held), bool), anyone), TestNoise(2))
+        _run_game(learner, policy, Planted(held, np.ones(len(held), bool), anyone), TestNoise(2))
         for held in (worst, anyone)
     )
     assert 1 < len(worst) <= 12

@@ -215,7 +215,7 @@ def test_the_power_of_a_game_grows_with_its_runs_and_is_never_below_the_claim() 
         PrivacyClaim(1.0, 1e-5),
         PrivacyClaim(1.0, 1e-5, gaussian=True),
     ):
-        few, many = (checks.least_found(claim, runs, 0.001) for runs in (2000, 20000))
+        few, many = (checks.min_detectable(claim, runs, 0.001) for runs in (2000, 20000))
         assert 1.0 < many < few < math.inf
 
 
