@@ -1,7 +1,7 @@
-"""What third parties need to test their own code and plugins, and what privfed's tests stand on.
+"""Assertions and checks for third parties' code and plugins, also used by privfed's own tests.
 
-The assertions in ``__all__`` serve any test suite, in any framework; ``check_mechanism`` and its like
-are kits, each a list of checks that must hold for every newcomer.
+The assertions in ``__all__`` work in any test suite and framework. ``check_mechanism`` and the other
+``check_*`` functions run a list of checks that every plugin of a kind must pass.
 """
 
 from typing import TYPE_CHECKING

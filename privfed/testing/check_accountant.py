@@ -1,4 +1,4 @@
-"""Conformance of an accountant: exact sums, sharp ceilings, and no guarantee that is untrue.
+"""Conformance of an accountant: exact sums, sharp ceilings, and only true guarantees.
 
 Guarantees are compared with the exact composition of randomized response, which dominates every pure
 loss, and of Gaussian noise, which a zCDP loss may be.
@@ -29,9 +29,9 @@ LOSSES = (
     Loss(epsilon=Fraction(1, 10), delta=Fraction(1, 10**7)),
     Loss(rho=Fraction(1, 100), delta=Fraction(1, 10**7)),
 )
-#: How often a loss is composed with itself where guarantees are held against the truth.
+#: Numbers of self-compositions for which guarantees are compared with the truth.
 TIMES = (1, 2, 10, 100)
-#: Where figures told at any moment are tried, too: chance is large enough to show.
+#: Another delta at which odometers are tested, large enough for violations to show.
 STOPPED = Fraction(1, 100)
 
 
@@ -47,26 +47,26 @@ class AccountantCase:
         return [loss for loss in LOSSES if self.amount(loss) is not None]
 
     def amount(self, loss: Loss) -> Amount | None:
-        """What a loss adds; None if the accountant refuses it."""
+        """Amount that a loss adds; None if the accountant refuses it."""
         try:
             return self.accountant.amount(loss)
         except UnsupportedLoss:
             return None
 
     def total(self, *losses: Loss) -> Amount:
-        """Losses added one after another."""
+        """Sum of the losses' amounts."""
         return reduce(self.accountant.add, losses, self.accountant.nothing)
 
     def guaranteed(self, loss: Loss) -> Iterator[tuple[int, float, float]]:
-        """The guarantees of a loss composed with itself: times, epsilon, delta; none if refused.
+        """Yield number, epsilon and delta for self-compositions of a loss; nothing if it is refused.
 
-        At the budget's delta, and at 0, where an accountant may have none (PolicyError).
+        At the budget's delta, and at 0, for which an accountant may have no guarantee (PolicyError).
         """
         for times in TIMES if self.amount(loss) is not None else ():
             total = self.total(*[loss] * times)
-            for asked in {Fraction(0), self.budget.delta}:
-                with nullcontext() if asked else suppress(PolicyError):
-                    epsilon, delta = self.accountant.guarantee(total, asked)
+            for requested in {Fraction(0), self.budget.delta}:
+                with nullcontext() if requested else suppress(PolicyError):
+                    epsilon, delta = self.accountant.guarantee(total, requested)
                     yield times, float(epsilon), float(delta)
 
 
@@ -100,11 +100,11 @@ def check_unprotected_adds_nothing(case: AccountantCase) -> None:
 
 def check_exact_sums(case: AccountantCase) -> None:
     """Order does not matter, and a hundred small charges are exactly one hundred times one."""
-    forth = case.total(*case.composed())
-    assert forth == case.total(*reversed(case.composed()))
+    total = case.total(*case.composed())
+    assert total == case.total(*reversed(case.composed()))
     for loss in case.composed():
-        one = case.accountant.amount(loss)
-        assert case.total(*[loss] * 100) == tuple(100 * part for part in one)
+        amount = case.accountant.amount(loss)
+        assert case.total(*[loss] * 100) == tuple(100 * part for part in amount)
 
 
 def check_sharp_ceiling(case: AccountantCase) -> None:
@@ -113,7 +113,7 @@ def check_sharp_ceiling(case: AccountantCase) -> None:
     hair = Fraction(1, 10**30)
     assert case.accountant.fits(ceiling, ceiling)
     for index in range(len(ceiling)):
-        over = tuple(part + hair * (at == index) for at, part in enumerate(ceiling))
+        over = tuple(part + hair * (i == index) for i, part in enumerate(ceiling))
         assert not case.accountant.fits(over, ceiling)
     assert case.accountant.fits(case.accountant.nothing, ceiling)
 
@@ -131,16 +131,16 @@ def check_the_budget_is_kept(case: AccountantCase) -> None:
 def check_a_larger_budget_holds_more(case: AccountantCase) -> None:
     """Twice the epsilon is never a lower ceiling."""
     twice = Budget(2 * case.budget.epsilon, case.budget.delta)
-    one, other = case.accountant.ceiling(case.budget), case.accountant.ceiling(twice)
-    assert case.accountant.fits(one, other)
-    assert one != other
+    ceiling, larger = case.accountant.ceiling(case.budget), case.accountant.ceiling(twice)
+    assert case.accountant.fits(ceiling, larger)
+    assert ceiling != larger
 
 
 def check_pure_losses(case: AccountantCase) -> None:
     """What is guaranteed of randomized responses is true of them."""
-    for each in ("0.1", "0.7"):
-        for times, epsilon, delta in case.guaranteed(Loss.pure(each)):
-            assert responses_delta(float(each), times, epsilon) <= delta * (1 + 1e-6) + 1e-12
+    for single in ("0.1", "0.7"):
+        for times, epsilon, delta in case.guaranteed(Loss.pure(single)):
+            assert responses_delta(float(single), times, epsilon) <= delta * (1 + 1e-6) + 1e-12
 
 
 def check_gaussian_losses(case: AccountantCase) -> None:
@@ -155,50 +155,54 @@ def check_what_is_left(case: AccountantCase) -> None:
     """Of a budget no more than all is left before a charge, less after one, and nothing of a full one."""
     charged = case.accountant.cost(case.composed()[0])
     totals = case.accountant.nothing, charged, case.accountant.ceiling(case.budget)
-    left = [case.accountant.left(total, case.budget) for total in totals]
-    assert case.budget.epsilon >= left[0] > left[1] >= left[2] == 0, f"left: {[*map(float, left)]}"
+    rest = [case.accountant.left(total, case.budget) for total in totals]
+    assert case.budget.epsilon >= rest[0] > rest[1] >= rest[2] == 0, f"left: {[*map(float, rest)]}"
 
 
 def check_any_moment(case: AccountantCase) -> None:
     """What is told of a running total is true at whatever moment a server stops by what it saw.
 
-    At such a moment no better composition than the plain sum of epsilons holds by itself (Rogers et al. 2016).
-    Of randomized responses the best rule for stopping is found; other losses need an odometer.
+    With adaptive stopping, no composition better than the sum of epsilons holds in general (Rogers et al. 2016).
+    For randomized responses the optimal stopping rule is computed; other losses require an odometer.
     """
-    own = type(case.accountant).odometer is not Accountant.odometer
-    for loss in (each for each in case.composed() if not each.delta):
+    odometer = type(case.accountant).odometer is not Accountant.odometer
+    for loss in (item for item in case.composed() if not item.delta):
         for budget in (case.budget, None):
-            told = case.accountant.stated(case.total(*[loss] * TIMES[-1]), budget)
-            assert isinstance(told.epsilon, Fraction) and told.epsilon >= 0
-        stopped = loss.epsilon is not None and _stopped(case, loss)
-        if stopped or not (own or loss.epsilon is not None):
+            statement = case.accountant.stated(case.total(*[loss] * TIMES[-1]), budget)
+            assert isinstance(statement.epsilon, Fraction) and statement.epsilon >= 0
+        excess = loss.epsilon is not None and _excess_if_stopped(case, loss)
+        if excess or not (odometer or loss.epsilon is not None):
             raise AssertionError(
-                f"states {float(told.epsilon):.4g} of {TIMES[-1]} releases that may depend on each other{stopped or ''}: "
+                f"states {float(statement.epsilon):.4g} of {TIMES[-1]} releases that may depend on each other{excess or ''}: "
                 "write odometer(total, delta, fixed), such as that of privfed.accountants.zcdp"
             )
 
 
-def _stopped(case: AccountantCase, loss: Loss) -> str:
-    """By how much a running total of randomized responses exceeds its delta, in words; or nothing."""
+def _excess_if_stopped(case: AccountantCase, loss: Loss) -> str:
+    """Excess of an odometer over its delta for randomized responses, in words; empty if there is none."""
     totals = [case.total(*[loss] * times) for times in range(1, TIMES[-1] + 1)]
     for fixed in ((), (case.accountant.ceiling(case.budget),)):
-        for asked in {case.budget.delta or STATED, STOPPED}:
-            told = [case.accountant.odometer(total, asked, fixed) for total in totals]
-            most = float(max(asked, *(delta for _, delta in told)))
-            found = stopped_delta(float(loss.epsilon or 0), [float(epsilon) for epsilon, _ in told])
-            if found > most * (1 + 1e-6) + 1e-12:
-                return f", and of some rule for stopping is untrue at delta {found:.4g}, where {most:.4g} is told"
+        for requested in {case.budget.delta or STATED, STOPPED}:
+            pairs = [case.accountant.odometer(total, requested, fixed) for total in totals]
+            stated = float(max(requested, *(delta for _, delta in pairs)))
+            true = stopped_delta(float(loss.epsilon or 0), [float(epsilon) for epsilon, _ in pairs])
+            if true > stated * (1 + 1e-6) + 1e-12:
+                return f", and of some rule for stopping is untrue at delta {true:.4g}, where {stated:.4g} is told"
     return ""
 
 
-def stopped_delta(each: float, told: Sequence[float]) -> float:
-    """The least delta at which epsilons told after 1, 2, ... randomized responses hold, whenever a server stops.
+def stopped_delta(single: float, epsilons: Sequence[float]) -> float:
+    """Smallest delta at which the epsilons stated after 1, 2, ... randomized responses hold under any stopping rule.
 
-    E max(0, 1 - exp(told - loss)) under the best rule for stopping, which is found from the end.
+    E max(0, 1 - exp(stated - loss)) under the optimal stopping rule, by backward induction.
+
+    Args:
+        single: epsilon of one response.
+        epsilons: stated after each response, in nats.
     """
-    truth, gains = 1 / (1 + math.exp(-each)), [np.zeros(1)]
-    for times, epsilon in enumerate(told, 1):
-        loss = each * (2 * np.arange(times + 1) - times)
+    truth, gains = 1 / (1 + math.exp(-single)), [np.zeros(1)]
+    for times, epsilon in enumerate(epsilons, 1):
+        loss = single * (2 * np.arange(times + 1) - times)
         gains.append(-np.expm1(np.minimum(epsilon - loss, 0)))
     best = gains.pop()
     for gain in reversed(gains):
@@ -206,13 +210,16 @@ def stopped_delta(each: float, told: Sequence[float]) -> float:
     return float(best[0])
 
 
-def responses_delta(each: float, times: int, epsilon: float) -> float:
-    """The least delta at which so many randomized responses are (epsilon, delta)-DP: binomial truths."""
+def responses_delta(single: float, times: int, epsilon: float) -> float:
+    """Smallest delta at which ``times`` randomized responses of epsilon ``single`` are (epsilon, delta)-DP.
+
+    The number of true responses is binomial.
+    """
     truths = np.arange(times + 1)
-    truth = 1 / (1 + math.exp(-each))
-    one = stats.binom.pmf(truths, times, truth)
-    other = stats.binom.pmf(truths, times, 1 - truth)
-    return float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
+    truth = 1 / (1 + math.exp(-single))
+    present = stats.binom.pmf(truths, times, truth)
+    absent = stats.binom.pmf(truths, times, 1 - truth)
+    return float(np.maximum(present - math.exp(epsilon) * absent, 0).sum())
 
 
 CHECKS: tuple[Check[AccountantCase], ...] = checks_of(__name__)

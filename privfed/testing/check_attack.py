@@ -1,4 +1,4 @@
-"""Conformance of an attack: it reads releases only, survives foreign ones, reports progress."""
+"""Conformance of an attack: it reads releases only, accepts those of other programs, respects its deadline."""
 
 import json
 import math
@@ -21,8 +21,8 @@ from privfed.tables.schema import Column, Schema
 from privfed.testing.conformance import DIGITS, Check, checks_of, distinctive, numbers, run_checks
 from privfed.testing.queries import Histogram, LevelSums
 
-NO_TIME = 1e-9  #: A bound on time that is up before anything is read
-#: Changes an entry into what another program may have written.
+NO_TIME = 1e-9  #: A time limit that expires before anything is read, in seconds
+#: Changes an entry into one that another program may have written.
 Change = Callable[[TranscriptEntry], TranscriptEntry]
 
 
@@ -36,14 +36,14 @@ class AttackCase:
     schema: PublicSchema | None
 
     def run(self, transcript: Transcript | None = None, *, attack: Any = None) -> list[Finding]:
-        """The findings in its transcript or another one, scored by the truth."""
-        read = self.transcript if transcript is None else transcript
-        findings: list[Finding] = (attack or self.attack).findings(read, self.truth, self.schema)
+        """Return the findings in its transcript or another one, scored against the truth."""
+        chosen = self.transcript if transcript is None else transcript
+        findings: list[Finding] = (attack or self.attack).findings(chosen, self.truth, self.schema)
         return findings
 
     @cached_property
-    def found(self) -> list[Finding]:
-        """The findings in its transcript, of one run."""
+    def findings(self) -> list[Finding]:
+        """Findings of one run on its transcript."""
         return self.run()
 
 
@@ -58,7 +58,7 @@ def check_attack(
     """Run every check on an attack; as :func:`.run_checks`.
 
     ``transcript`` is one in which it finds something, with the raw records by client (``truth``) and the public
-    data dictionary; :func:`small_transcript` unless given.
+    data dictionary; by default :func:`small_transcript`.
     """
     if transcript is None:
         transcript, truth, schema = small_transcript()
@@ -66,7 +66,7 @@ def check_attack(
 
 
 def small_transcript() -> tuple[Transcript, Truth, Schema]:
-    """Counts and sums of three clients, exact, then noisy; every raw value is distinctive."""
+    """Exact, then noisy counts and sums of three clients, with their records (all distinctive) and schema."""
     import pandas as pd
 
     schema = Schema((Column("x", lower=0, upper=1),), Column("y", lower=0, upper=1))
@@ -85,8 +85,8 @@ def small_transcript() -> tuple[Transcript, Truth, Schema]:
             federation.ask(query)
         entries += federation.transcript().entries
     truth = {
-        str(owner): Records.from_frame(own.drop(columns="owner"), schema)
-        for owner, own in owned.groupby("owner")
+        str(owner): Records.from_frame(group.drop(columns="owner"), schema)
+        for owner, group in owned.groupby("owner")
     }
     return Transcript(tuple(entries)), truth, schema
 
@@ -101,7 +101,7 @@ def check_says_what_it_asks(case: AttackCase) -> None:
 def check_finds_something(case: AttackCase) -> None:
     """The other checks mean something: there is work for it in the transcript, and it finds some."""
     assert case.attack.attackable(case.transcript), "give a transcript that it can work on"
-    assert case.found, "give a transcript in which it finds something"
+    assert case.findings, "give a transcript in which it finds something"
 
 
 def check_empty(case: AttackCase) -> None:
@@ -110,39 +110,39 @@ def check_empty(case: AttackCase) -> None:
         replace(entry, release=replace(entry.release, parts={})) for entry in case.transcript
     )
     for empty in (Transcript(), Transcript(nothing)):
-        findings = [each for each in case.run(empty) if each.value]
+        findings = [finding for finding in case.run(empty) if finding.value]
         assert not findings, f"it tells {findings[0].metric!r} of nothing"
     assert not case.attack.attackable(Transcript()), "nothing can be worked on in nothing"
 
 
 def check_foreign(case: AttackCase) -> None:
     """It raises nothing over text, numbers that are not finite, other shapes, kinds and fields."""
-    for what, transcript in foreign(case.transcript):
+    for name, transcript in foreign(case.transcript):
         try:
             case.attack.attackable(transcript)
             case.run(transcript)
-        except Exception as error:  # whatever it is, a transcript from elsewhere ends the audit
-            raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+        except Exception as error:  # any exception would end an audit of such a transcript
+            raise AssertionError(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def check_repeatable(case: AttackCase) -> None:
     """The same transcript gives the same findings."""
-    first, again = ([each.to_dict() for each in found] for found in (case.found, case.run()))
+    first, again = ([f.to_dict() for f in findings] for findings in (case.findings, case.run()))
     assert json.dumps(first) == json.dumps(again), "seed what it draws"
 
 
 def check_findings(case: AttackCase) -> None:
     """A finding has its attack's name and question, a metric, finite figures and kinds that left."""
     kinds = {entry.kind for entry in case.transcript}
-    for found in case.found:
-        where = f"finding {found.metric!r}"
-        assert found.metric, "a finding needs a metric"
-        assert (found.attack, found.question) == (case.attack.name, case.attack.question), where
-        assert set(found.releases) <= kinds, f"{where} names kinds that did not leave"
-        figures = (found.value, found.of, found.low, found.high, found.baseline)
-        assert all(x is None or math.isfinite(x) for x in figures), f"{where} is not finite"
-        plain = json.loads(json.dumps(found.to_dict()))
-        assert Finding.from_dict(plain).metric == found.metric, f"{where} is no plain data"
+    for finding in case.findings:
+        label = f"finding {finding.metric!r}"
+        assert finding.metric, "a finding needs a metric"
+        assert (finding.attack, finding.question) == (case.attack.name, case.attack.question), label
+        assert set(finding.releases) <= kinds, f"{label} names kinds that did not leave"
+        figures = (finding.value, finding.of, finding.low, finding.high, finding.baseline)
+        assert all(v is None or math.isfinite(v) for v in figures), f"{label} is not finite"
+        data = json.loads(json.dumps(finding.to_dict()))
+        assert Finding.from_dict(data).metric == finding.metric, f"{label} is no plain data"
 
 
 def check_no_raw_values(case: AttackCase) -> None:
@@ -152,35 +152,35 @@ def check_no_raw_values(case: AttackCase) -> None:
         f"no raw value of {DIGITS} digits to look for; give truth={{client: records}} that have some, or "
         "skip this, with the reason"
     )
-    for found in case.found:
-        assert not raw & set(numbers(found.to_dict())), (
-            f"finding {found.metric!r} tells a raw value"
+    for finding in case.findings:
+        assert not raw & set(numbers(finding.to_dict())), (
+            f"finding {finding.metric!r} tells a raw value"
         )
 
 
 def check_without_truth(case: AttackCase) -> None:
     """Without the raw records it raises nothing, and marks no finding as simulated."""
-    for found in case.attack.run(case.transcript, None, case.schema):
-        assert not found.simulation, f"finding {found.metric!r} says that it needed the truth"
+    for finding in case.attack.run(case.transcript, None, case.schema):
+        assert not finding.simulation, f"finding {finding.metric!r} says that it needed the truth"
 
 
 def check_time(case: AttackCase) -> None:
     """Without time it begins nothing, and every finding says that it is partial."""
     hurried = copy(case.attack)
     hurried.time_limit = NO_TIME
-    for found in case.run(attack=hurried):
-        assert found.partial, (
-            f"finding {found.metric!r} does not say so; see privfed.extend.Attack.deadline"
+    for finding in case.run(attack=hurried):
+        assert finding.partial, (
+            f"finding {finding.metric!r} does not say so; see privfed.extend.Attack.deadline"
         )
 
 
 def foreign(transcript: Transcript) -> Iterator[tuple[str, Transcript]]:
-    """The same transcript as other programs may write it, each with what is odd about it."""
-    for what, change in _CHANGES.items():
-        yield what, Transcript(tuple(change(entry) for entry in transcript))
+    """Yield the transcript as other programs may write it, each with a name of the change."""
+    for name, change in _CHANGES.items():
+        yield name, Transcript(tuple(change(entry) for entry in transcript))
 
 
-def _parts(
+def _apply(
     damage: Callable[[ReleasedPart], ReleasedPart], entry: TranscriptEntry, prefix: str = ""
 ) -> TranscriptEntry:
     parts = {prefix + name: damage(part) for name, part in entry.release.parts.items()}
@@ -188,7 +188,7 @@ def _parts(
 
 
 def _filled(value: Any) -> Change:
-    return partial(_parts, lambda part: replace(part, units=np.full(part.units.shape, value)))
+    return partial(_apply, lambda part: replace(part, units=np.full(part.units.shape, value)))
 
 
 def _flat(part: ReleasedPart) -> ReleasedPart:
@@ -201,12 +201,12 @@ _CHANGES: Mapping[str, Change] = {
     "not a number": _filled(np.nan),
     "infinite": _filled(np.inf),
     "negative": _filled(-1),
-    "another shape": partial(_parts, _flat),
-    "all hidden": partial(_parts, lambda part: replace(part, mask=np.ones(part.units.shape, bool))),
+    "another shape": partial(_apply, _flat),
+    "all hidden": partial(_apply, lambda part: replace(part, mask=np.ones(part.units.shape, bool))),
     "an unknown kind": lambda entry: replace(entry, kind="strange.kind"),
     "fields that are none": lambda entry: replace(entry, fields=b"\xc1"),
     "no fields": lambda entry: replace(entry, fields=b"\x80"),
-    "parts of other names": partial(_parts, lambda part: part, prefix="odd "),
+    "parts of other names": partial(_apply, lambda part: part, prefix="odd "),
 }
 
 

@@ -27,10 +27,10 @@ from privfed.questions.query import Query
 from privfed.tables.records import Records
 from privfed.testing.conformance import Check, checks_of, distinctive, numbers, run_checks
 
-EPSILON = 4  #: Epsilon of the private policy that a learner is tried under
-#: Largest share of the best constant's error that a learner may have on what it learnt from.
+EPSILON = 4  #: Epsilon of the private policy that is tested
+#: Largest training error allowed, as a fraction of the best constant's.
 LEARNS = 0.95
-EXAMPLES = 15  #: Pairs of neighbours that each of its questions is tried on, for each relation
+EXAMPLES = 15  #: Neighbouring tables tried for each query and relation
 #: A fitted learner, and the federation that it was fitted to.
 Fitted = tuple[FederatedLearner, LocalDisclosure]
 
@@ -42,31 +42,31 @@ class LearnerCase:
     learner: FederatedLearner
     federate: Callable[[Policy], LocalDisclosure]
     x: pd.DataFrame
-    _known: dict[str, Fitted] = field(default_factory=dict)
+    _cache: dict[str, Fitted] = field(default_factory=dict)
 
     def fitted(self, policy: Policy | None = None) -> Fitted:
-        """A clone fitted under a policy (the published one unless given), and its federation; the same each time."""
+        """Return a clone fitted under a policy (by default the published one), and its federation; cached."""
         policy = policy or self.learner.published()
-        if policy.digest not in self._known:
-            self._known[policy.digest] = self.fitted_anew(policy)
-        return self._known[policy.digest]
+        if policy.digest not in self._cache:
+            self._cache[policy.digest] = self.refitted(policy)
+        return self._cache[policy.digest]
 
-    def fitted_anew(self, policy: Policy) -> Fitted:
-        """Another clone fitted to another federation."""
+    def refitted(self, policy: Policy) -> Fitted:
+        """Fit another clone to another federation."""
         federation = self.federate(policy)
         fitted = self.fresh().fit(federation)
         assert isinstance(fitted, FederatedLearner), f"fit gives {fitted!r}; write return self"
         return fitted, federation
 
     def fresh(self) -> FederatedLearner:
-        """An unfitted clone; its own randomness gets a seed, as scikit-learn's checks give one."""
+        """Return an unfitted clone with ``random_state`` set to 0, as in scikit-learn's checks."""
         learner: FederatedLearner = clone(self.learner)
         seeds = [name for name in learner.get_params() if name.split("__")[-1] == "random_state"]
         learner.set_params(**dict.fromkeys(seeds, 0))
         return learner
 
     def policies(self) -> list[Policy]:
-        """What the learner proposes; baselines have no private mode."""
+        """Return the learner's own policies; baselines have no private one."""
         published = self.learner.published()
         if self.learner.baseline:
             return [published]
@@ -113,7 +113,7 @@ def check_parameter_limits(case: LearnerCase) -> None:
 
 
 def refusal(call: Callable[[], object], accepted: str) -> str:
-    """The one line of the InputError that a call raises; an AssertionError where it raises none."""
+    """Return the line of the InputError that a call raises; AssertionError if it raises none."""
     try:
         call()
     except InputError as error:
@@ -144,11 +144,11 @@ def check_predictions(case: LearnerCase) -> None:
     assert not pd.isna(predicted).any()
     assert np.array_equal(predicted, learner.predict(case.x.copy()))
     if is_classifier(learner):
-        chances = np.asarray(learner.predict_proba(case.x))
-        assert chances.shape == (len(case.x), len(learner.classes_)), (
+        scores = np.asarray(learner.predict_proba(case.x))
+        assert scores.shape == (len(case.x), len(learner.classes_)), (
             "one probability for each class"
         )
-        assert (chances >= 0).all() and np.allclose(chances.sum(axis=1), 1), (
+        assert (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1), (
             "probabilities add up to 1"
         )
 
@@ -166,10 +166,10 @@ def check_manners(case: LearnerCase) -> None:
 def check_saves(case: LearnerCase) -> None:
     """A model read back from JSON predicts the same to the bit, and is refused where damaged."""
     learner, _ = case.fitted()
-    text = plain(learner)
-    again = type(learner).from_dict(json.loads(text))
-    assert np.array_equal(np.asarray(again.predict(case.x)), np.asarray(learner.predict(case.x)))
-    assert plain(again) == text, "what is saved again differs"
+    text = model_text(learner)
+    restored = type(learner).from_dict(json.loads(text))
+    assert np.array_equal(np.asarray(restored.predict(case.x)), np.asarray(learner.predict(case.x)))
+    assert model_text(restored) == text, "what is saved again differs"
     damaged: list[dict[str, object]] = [{"format": "2"}, {"learner": "Another"}, {"schema": {}}]
     for damage in damaged:
         model = json.loads(text) | damage
@@ -211,24 +211,24 @@ def check_plan(case: LearnerCase) -> None:
         for line in case.learner.plan(federation.schema, policy):
             planned[line.query.kind] += line.times
         for client in federation.clients:
-            asked = Counter(entry.kind for entry in federation.transcript().of(client=client))
-            assert asked <= planned, f"asked {dict(asked)}, planned {dict(planned)}"
+            queried = Counter(entry.kind for entry in federation.transcript().of(client=client))
+            assert queried <= planned, f"asked {dict(queried)}, planned {dict(planned)}"
 
 
 def check_repeats(case: LearnerCase) -> None:
     """The same data and seed give the same model."""
-    (one, _), (other, _) = case.fitted(), case.fitted_anew(case.learner.published())
-    assert plain(one) == plain(other)
+    (first, _), (second, _) = case.fitted(), case.refitted(case.learner.published())
+    assert model_text(first) == model_text(second)
 
 
 def check_replay(case: LearnerCase) -> None:
     """The recorded answers alone give the same model, and answers with noise another one."""
     learner, federation = case.fitted()
     recorded = ReplayDisclosure(federation.schema, federation.transcript(), federation.clients)
-    assert plain(case.fresh().fit(recorded)) == plain(learner)
+    assert model_text(case.fresh().fit(recorded)) == model_text(learner)
     for policy in case.policies()[1:]:
         noisy, _ = case.fitted(policy)
-        assert plain(noisy) != plain(learner), (
+        assert model_text(noisy) != model_text(learner), (
             "the model is the same under noise: it has it from elsewhere"
         )
 
@@ -244,22 +244,22 @@ def check_model_is_plain(case: LearnerCase) -> None:
     """The model is plain data that can be read without privfed."""
     learner, _ = case.fitted()
     assert isinstance(learner.to_dict(), dict)
-    assert plain(learner)
+    assert model_text(learner)
 
 
 def check_holds_no_records(case: LearnerCase) -> None:
     """After fitting, no attribute is a federation, a gate or records; a private model tells no raw value."""
     learner, _ = case.fitted()
     kinds = Disclosure | Gate | Records
-    held = [name for name, value in vars(learner).items() if isinstance(value, kinds)]
-    assert not held, f"it holds {', '.join(held)}"
+    forbidden = [name for name, value in vars(learner).items() if isinstance(value, kinds)]
+    assert not forbidden, f"it holds {', '.join(forbidden)}"
     for policy in case.policies()[1:]:
         learner, federation = case.fitted(policy)
         public = set(numbers(federation.schema.to_dict()))
-        told = set(numbers(json.loads(plain(learner)))) - public
+        values = set(numbers(json.loads(model_text(learner)))) - public
         for client, gate in federation.gates.items():
-            found = told & set(distinctive(gate._view.records))
-            assert not found, f"the private model has {len(found)} raw values of {client}"
+            common = values & set(distinctive(gate._view.records))
+            assert not common, f"the private model has {len(common)} raw values of {client}"
 
 
 def check_learns(case: LearnerCase) -> None:
@@ -292,28 +292,28 @@ def check_queries(case: LearnerCase) -> None:
     from privfed.testing.check_query import check_query  # the other checks do without hypothesis
 
     kinds = {query.kind: query for query in case.learner.queries}
-    asked: dict[str, Query] = {}
+    queries: dict[str, Query] = {}
     try:
         policies = case.policies()
-    except PolicyError:  # it has no private way, as the check of policies is told
+    except PolicyError:  # it has no private mode; another check reports that
         policies = [case.learner.published()]
     for policy in policies:
         _, federation = case.fitted(policy)
         for entry in federation.transcript():
-            asked[entry.kind] = kinds[entry.kind].from_fields(entry.fields)
-    for query in asked.values():
+            queries[entry.kind] = kinds[entry.kind].from_fields(entry.fields)
+    for query in queries.values():
         if query.parts(federation.schema):
             check_query(query, federation.schema, examples=EXAMPLES)
 
 
 def parameters(learner: FederatedLearner) -> dict[str, object]:
-    """The parameters, those of a learner inside included, that learner itself left out."""
-    given = learner.get_params(deep=True)
-    return {name: value for name, value in given.items() if not hasattr(value, "get_params")}
+    """Return the parameters, including those of a nested learner but not that learner itself."""
+    params = learner.get_params(deep=True)
+    return {name: value for name, value in params.items() if not hasattr(value, "get_params")}
 
 
-def plain(learner: FederatedLearner) -> str:
-    """The model as JSON text; NaN and objects have none."""
+def model_text(learner: FederatedLearner) -> str:
+    """Return the model as JSON text; AssertionError if it holds NaN or objects."""
     try:
         return json.dumps(learner.to_dict(), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Conformance of any function that shares something of a table: nothing raw, nothing of few."""
+"""Conformance of any function that releases something of a table: no raw values, no small groups."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from privfed.testing.assertions.no_raw import assert_no_raw
 from privfed.testing.assertions.support import assert_support
 from privfed.testing.conformance import Check, checks_of, run_checks
 
-ROUNDING = 1e-6  #: How much of a number the order of records may move, by rounding in a sum
+ROUNDING = 1e-6  #: Largest relative effect of the records' order, by rounding
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """A function under test, its table, and how many records a number must depend on."""
+    """A function under test, its table, and the number of records that each number must depend on."""
 
     run: Callable[[pd.DataFrame], object]
     table: pd.DataFrame
@@ -39,9 +39,9 @@ def check_sharing(
     """Run every check on a function that shares something of a table; as :func:`.run_checks`.
 
     Args:
-        run: takes a table and gives what leaves, in any form.
+        run: takes a table and returns what it releases, in any form.
         table: the records, such as ``sentinels(schema_or_frame, 60)``.
-        k: how many records each number must depend on, unless it is noised.
+        k: number of records that each number must depend on, unless it is noised.
     """
     return run_checks(CHECKS, Sharing(run, table, k), skip)
 
@@ -53,12 +53,12 @@ def check_nothing_raw(case: Sharing) -> None:
 
 def check_one_record(case: Sharing) -> None:
     """A client with one record gives it away no more than others: it refuses, or noise hides it."""
-    one = case.table.iloc[[0]]
+    single = case.table.iloc[[0]]
     try:
-        left = case.run(one)
-    except Exception:  # noqa: BLE001  # any refusal will do; what it says is looked at elsewhere
+        released = case.run(single)
+    except Exception:  # noqa: BLE001  # any refusal passes; check_errors reads messages
         return
-    assert_no_raw(left, one, k=case.k, may_be_empty=True)
+    assert_no_raw(released, single, k=case.k, may_be_empty=True)
 
 
 def check_support(case: Sharing) -> None:
@@ -74,7 +74,7 @@ def check_errors(case: Sharing) -> None:
     for broken in (case.table.iloc[:, 1:], spoilt, missing.infer_objects()):
         try:
             case.run(broken)
-        except Exception as error:  # noqa: BLE001  # whatever it raises is looked at
+        except Exception as error:  # noqa: BLE001  # any exception is searched
             assert_no_raw(error, case.table, k=case.k, may_be_empty=True)
 
 
@@ -102,17 +102,17 @@ def check_logs(case: Sharing) -> None:
 def check_order(case: Sharing) -> None:
     """The order of the records does not matter, but for rounding and noise."""
     first, again = _numbers(case, case.table), _numbers(case, case.table)
-    turned = _numbers(case, case.table.iloc[::-1])
-    assert first.shape == turned.shape, "another order gives another number of numbers"
-    still = first == again if first.shape == again.shape else np.zeros(first.shape, bool)
+    reordered = _numbers(case, case.table.iloc[::-1])
+    assert first.shape == reordered.shape, "another order gives another number of numbers"
+    is_fixed = first == again if first.shape == again.shape else np.zeros(first.shape, bool)
     scale = np.maximum(np.abs(first), 1.0) * ROUNDING
-    moved = still & (np.abs(first - turned) > scale)
+    moved = is_fixed & (np.abs(first - reordered) > scale)
     assert not moved.any(), "another order gives other numbers"
 
 
 def _numbers(case: Sharing, table: Any) -> np.ndarray:
     leaves = [leaf.value for leaf in flatten(case.run(table))]
-    arrays = [one.ravel().astype(float) for one in leaves if isinstance(one, np.ndarray)]
+    arrays = [value.ravel().astype(float) for value in leaves if isinstance(value, np.ndarray)]
     return np.asarray(np.nan_to_num(np.concatenate([np.empty(0), *arrays])))
 
 

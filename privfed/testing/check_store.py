@@ -1,6 +1,6 @@
-"""Conformance of a ledger's store: durable, exclusive, all or nothing, and tampering is told.
+"""Conformance of a ledger's store: durable, exclusive, atomic, and tampering is detected.
 
-Processes are forked and killed for it: run it where ``os.fork`` exists.
+Forks and kills processes, so it requires ``os.fork``.
 """
 
 import os
@@ -21,23 +21,23 @@ from privfed.exchange.messages import Head
 from privfed.ledger.store import GENESIS, Store, digest_of, fits
 from privfed.testing.conformance import Check, checks_of, run_checks
 
-expected = TestCase().assertRaises  #: A context in which an exception of a kind must come
-KILLS, ROWS = 8, 25  #: How often a writing process is killed, and after how many rows at most
-#: Processes that reserve at once, tries of each, and what fits in all.
+expected = TestCase().assertRaises  #: Context in which an exception of a type must be raised
+KILLS, ROWS = 8, 25  #: Number of killed writing processes, and most rows before each kill
+#: Processes that reserve concurrently, attempts of each, and the total that fits.
 PROCESSES, TRIES, FITS = 4, 20, 50
-FLIPS = 120  #: How many single bytes of the files are changed, one at a time
+FLIPS = 120  #: Number of single bits flipped in the files, one at a time
 
 
 @dataclass
 class StoreCase:
-    """Stores in files of one folder, made or opened at a path by ``make``."""
+    """Stores in files of one folder, created or opened at a path by ``make``."""
 
     make: Callable[[Path], Store]
     folder: Path
     _made: int = field(default=0)
 
     def path(self) -> Path:
-        """A path of its own for a new store, in a folder of its own."""
+        """Return a path for a new store, in a new folder."""
         self._made += 1
         folder = self.folder / str(self._made)
         folder.mkdir()
@@ -45,7 +45,7 @@ class StoreCase:
 
     @contextmanager
     def opened(self, path: Path | None = None) -> Iterator[Store]:
-        """A store, new unless a path is given; closed at the end."""
+        """Open a store, by default a new one, and close it at the end."""
         with closing(self.make(self.path() if path is None else path)) as store:
             yield store
 
@@ -56,14 +56,14 @@ def check_store(
     """Run every check on a :class:`privfed.ledger.store.Store`; as :func:`.run_checks`.
 
     Args:
-        make: opens a store at a path, making it where there is none.
+        make: opens a store at a path, creating it if there is none.
         folder: an empty folder for its files.
     """
     return run_checks(CHECKS, StoreCase(make, folder), skip)
 
 
 def write(store: Store, number: int, payload: bytes = b"") -> Head:
-    """Append one row with a state in a transaction of its own."""
+    """Append one row with a state in a separate transaction."""
     with store.exclusive():
         return store.append(
             "reserved", "server", f"r{number}", {"number": number}, payload, state={"n": number}
@@ -71,10 +71,10 @@ def write(store: Store, number: int, payload: bytes = b"") -> Head:
 
 
 def contents(store: Store) -> tuple[list[tuple[Any, ...]], dict[str, bytes]]:
-    """All rows and the whole state, held against the chain and each other.
+    """Return all rows and the whole state, verified.
 
     Raises:
-        LedgerError: something does not fit.
+        LedgerError: the chain or the state is broken.
     """
     store.check_form()
     rows, previous = list(store.select()), GENESIS
@@ -88,7 +88,7 @@ def contents(store: Store) -> tuple[list[tuple[Any, ...]], dict[str, bytes]]:
 
 
 def sound(store: Store) -> tuple[list[tuple[Any, ...]], dict[str, bytes]]:
-    """:func:`contents` of a store that nobody tampered with."""
+    """:func:`contents` of an untampered store."""
     try:
         return contents(store)
     except LedgerError as error:
@@ -96,7 +96,7 @@ def sound(store: Store) -> tuple[list[tuple[Any, ...]], dict[str, bytes]]:
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Start a process that does some work; give its id. It ends with status 0 if nothing is raised."""
+    """Fork a process that does some work, with exit status 0 unless it raises; returns its id."""
     if child := os.fork():
         return child
     status = 1
@@ -123,12 +123,12 @@ def check_rows_come_back(case: StoreCase) -> None:
         assert sound(store) == before
         assert [row[6] for row in store.select()][4] == bytes(3500)
         numbers = [
-            [row[0] for row in store.select(**which)]
-            for which in ({"at": 3}, {"after": 4}, {"events": ("noted",)}, {"newest": 2})
+            [row[0] for row in store.select(**terms)]
+            for terms in ({"at": 3}, {"after": 4}, {"events": ("noted",)}, {"newest": 2})
         ]
         assert numbers == [[3], [5, 6], [6], [6, 5]]
-        found = store.find("server", "r2")
-        assert found is not None and found.seq == 2 and found.body["number"] == 2
+        entry = store.find("server", "r2")
+        assert entry is not None and entry.seq == 2 and entry.body["number"] == 2
         assert store.charged("server", "r2") and not store.charged("other", "r2")
         assert store.hash_at(4) == heads[3].hash and store.hash_at(9) is None
 
@@ -183,7 +183,7 @@ def check_nothing_is_charged_twice(case: StoreCase) -> None:
 def check_killed_processes_lose_nothing(case: StoreCase) -> None:
     """What was told after a transaction is there after SIGKILL, and the chain is whole."""
     path, draw = case.path(), random.Random(1)
-    told = Head(0, GENESIS)
+    reported = Head(0, GENESIS)
     for life in range(KILLS):
         ours, theirs = os.pipe()
         child = in_child(partial(_write_on, case, path, life, theirs))
@@ -194,12 +194,12 @@ def check_killed_processes_lose_nothing(case: StoreCase) -> None:
             os.kill(child, signal.SIGKILL)  # while it goes on
             heads = [line for line in (*heads, *lines) if line.endswith("\n")]
         os.waitpid(child, 0)
-        told = Head.parse(heads[-1]) if heads else told
+        reported = Head.parse(heads[-1]) if heads else reported
         with case.opened(path) as store:
             rows, _ = sound(store) if not store.empty else ([], {})
-            assert len(rows) >= told.seq, f"{told.seq - len(rows)} rows were lost"
-            assert not told.seq or store.hash_at(told.seq) == told.hash
-    assert told.seq > KILLS, "hardly anything was written between the kills"
+            assert len(rows) >= reported.seq, f"{reported.seq - len(rows)} rows were lost"
+            assert not reported.seq or store.hash_at(reported.seq) == reported.hash
+    assert reported.seq > KILLS, "hardly anything was written between the kills"
 
 
 def _write_on(case: StoreCase, path: Path, life: int, pipe: int) -> None:
@@ -232,7 +232,7 @@ def _reserve(case: StoreCase, path: Path, process: int, gate: tuple[int, int]) -
     with case.opened(path) as store:
         store.look("spent")
         os.close(gate[1])
-        os.read(gate[0], 1)  # nothing is ever written: it ends when the last one has closed its end
+        os.read(gate[0], 1)  # returns at end of file, once every process has closed its end
         for number in range(TRIES):
             with store.exclusive():
                 spent = store.held("spent")[0] or 0
@@ -244,14 +244,14 @@ def _reserve(case: StoreCase, path: Path, process: int, gate: tuple[int, int]) -
 def check_a_snapshot_is_one_moment(case: StoreCase) -> None:
     """What another opening appends meanwhile is not seen, and afterwards it is."""
     path = case.path()
-    with case.opened(path) as one, case.opened(path) as other:
-        write(one, 1)
-        with one.snapshot():
-            before = list(one.select())
-            write(other, 2)
-            assert list(one.select()) == before
-        assert len(list(one.select())) == 2
-        assert one.look("n") == [2]
+    with case.opened(path) as first, case.opened(path) as second:
+        write(first, 1)
+        with first.snapshot():
+            before = list(first.select())
+            write(second, 2)
+            assert list(first.select()) == before
+        assert len(list(first.select())) == 2
+        assert first.look("n") == [2]
 
 
 def check_a_child_opens_its_own(case: StoreCase) -> None:

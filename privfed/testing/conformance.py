@@ -1,4 +1,4 @@
-"""Running a kit of checks: every one by its name, the skipped ones with a reason."""
+"""Runs a list of checks by name; skipped ones need a reason."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,36 +8,35 @@ from typing import Any, TypeVar
 import numpy as np
 
 Subject = TypeVar("Subject")
-#: Raises AssertionError where its subject breaks the rule in its docstring.
+#: Raises AssertionError if its subject violates the rule in its docstring.
 Check = Callable[[Subject], None]
-#: A raw value is told from a public figure where it takes at least so many digits to write.
+#: Fewest digits that distinguish a raw value from public figures.
 DIGITS = 5
 
 
 def checks_of(module: str) -> tuple[Check[Any], ...]:
-    """A module's functions of one argument whose names begin with ``check_``, in order."""
-    functions = [each for each in vars(sys.modules[module]).values() if isfunction(each)]
+    """Return a module's functions of one argument whose names begin with ``check_``, in order."""
+    functions = [f for f in vars(sys.modules[module]).values() if isfunction(f)]
     return tuple(
-        each
-        for each in functions
-        if each.__name__.startswith("check_") and each.__module__ == module
-        if each.__code__.co_argcount == 1
+        f
+        for f in functions
+        if f.__name__.startswith("check_") and f.__module__ == module
+        if f.__code__.co_argcount == 1
     )
 
 
 def run_checks(
     checks: Sequence[Check[Any]], subject: Any, skip: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Run the checks on a subject, in order; give the names of those that ran, without ``check_``.
+    """Run checks on a subject, in order; returns the names of those that ran, without ``check_``.
 
     Args:
         checks: functions whose names begin with ``check_``.
-        subject: what is checked.
+        subject: the object under test.
         skip: names of checks that do not apply, each with the reason.
 
     Raises:
-        AssertionError: a check failed, or what is checked raised in it; the message holds the check's name,
-            its rule and what was found.
+        AssertionError: a check failed or raised; the message holds its name, its rule and the error.
         ValueError: ``skip`` names no check, or gives no reason.
     """
     skipped = dict(skip or {})
@@ -60,26 +59,26 @@ def run_checks(
 
 
 def distinctive(table: Any) -> Iterator[float]:
-    """The cells of a table that take many digits to write."""
+    """Yield the cells of a table with at least ``DIGITS`` digits."""
     columns = [column for name in "xy" if (column := getattr(table, name, None)) is not None]
     for value in np.concatenate([np.empty(0), *(column.ravel() for column in columns)]).tolist():
         if sum(digit.isdigit() for digit in f"{value:.12g}".strip("0.")) >= DIGITS:
             yield float(value)
 
 
-def numbers(plain: Any) -> Iterator[float]:
-    """Every number in plain data, and those that its texts hold."""
-    if isinstance(plain, Mapping):
-        for key, value in plain.items():
+def numbers(data: Any) -> Iterator[float]:
+    """Yield every number in JSON-like data, including those in its texts."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
             yield from (*numbers(key), *numbers(value))
-    elif isinstance(plain, list | tuple):
-        for value in plain:
+    elif isinstance(data, list | tuple):
+        for value in data:
             yield from numbers(value)
-    elif isinstance(plain, str):
-        for word in plain.replace(",", " ").split():
+    elif isinstance(data, str):
+        for word in data.replace(",", " ").split():
             try:
                 yield float(word)
             except ValueError:
                 continue
-    elif isinstance(plain, int | float):
-        yield float(plain)
+    elif isinstance(data, int | float):
+        yield float(data)

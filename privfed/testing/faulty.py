@@ -1,4 +1,4 @@
-"""Mechanisms and gates that let out more than they charge for: an audit must convict them."""
+"""Faulty mechanisms and gates that disclose more than they charge for, which audits must detect."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -32,24 +32,24 @@ from privfed.questions.part import Bound
 
 
 def with_mechanism(policy: Policy, mechanism: Mechanism, kinds: Collection[str] = ()) -> Policy:
-    """The policy with another mechanism on some kinds of query, or on all, at the same charge."""
+    """Return the policy with another mechanism for some kinds of query, or all, at the same spend."""
     guards = {
-        kind: tuple(replace(guard, mechanism=mechanism) for guard in several)
-        for kind, several in policy.guards.items()
+        kind: tuple(replace(guard, mechanism=mechanism) for guard in line)
+        for kind, line in policy.guards.items()
         if kind in (kinds or policy.guards)
     }
     return replace(policy, guards={**policy.guards, **guards})
 
 
 class FaultyMechanism(Mechanism):
-    """A mechanism with a fault, named after its class; it claims what its honest parent costs."""
+    """A mechanism with a fault, named after its class; it states the loss of its correct parent."""
 
     def __init_subclass__(cls) -> None:
         cls.name = f"faulty-{cls.__name__}"
 
 
 class FloatLaplace(FaultyMechanism, Laplace):
-    """Laplace noise in floating point, whose low bits give the input away (Mironov 2012)."""
+    """Laplace noise in floating point, whose low bits disclose the input (Mironov 2012)."""
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ class FloatLaplace(FaultyMechanism, Laplace):
 
 
 class Thinner(FaultyMechanism, AdditiveNoise):
-    """Noise whose scale is divided by a factor, while its published law and its cost are honest."""
+    """Noise whose scale is divided by a factor, while the stated distribution and loss are not."""
 
     def __init__(self, factor: float = 2.0) -> None:
         self.factor = factor
@@ -77,7 +77,7 @@ class ThinnerGaussian(Thinner, Gaussian):
 
 
 class Understating(FaultyMechanism, AdditiveNoise):
-    """Believes a sensitivity that is too small by a factor, and publishes noise that fits it."""
+    """Underestimates the sensitivity by a factor, and states the noise that follows from it."""
 
     def __init__(self, factor: float = 2.0) -> None:
         self.factor = factor
@@ -87,11 +87,11 @@ class Understating(FaultyMechanism, AdditiveNoise):
 
 
 class UnderstatingLaplace(Understating, Laplace):
-    """An L1 sensitivity that is too small, as when the L2 norm is taken for it."""
+    """Too small an L1 sensitivity, as if the L2 norm were used."""
 
 
 class UnderstatingGaussian(Understating, Gaussian):
-    """An L2 sensitivity that is too small, as when replacing a record is taken for adding one."""
+    """Too small an L2 sensitivity, as if replacing a record were adding one."""
 
 
 class FirstPartLaplace(FaultyMechanism, Laplace):
@@ -114,7 +114,7 @@ class SharedBetweenPartsLaplace(FaultyMechanism, Laplace):
 
 
 class SharedBetweenCellsLaplace(FaultyMechanism, Laplace):
-    """Draws half as much noise as there are cells, and uses it twice."""
+    """Draws noise for half of the cells, and uses it twice."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
         half = super().draw(law, noise, (cells + 1) // 2)
@@ -122,7 +122,7 @@ class SharedBetweenCellsLaplace(FaultyMechanism, Laplace):
 
 
 class SeededLaplace(FaultyMechanism, Laplace):
-    """Draws from a generator of its own with a fixed seed: after a restart the noise comes again."""
+    """Draws from a generator with a fixed seed: after a restart the noise repeats."""
 
     def __init__(self, seed: int = 0) -> None:
         self._noise = TestNoise(seed)
@@ -132,19 +132,19 @@ class SeededLaplace(FaultyMechanism, Laplace):
 
 
 class ThinCellLaplace(FaultyMechanism, Laplace):
-    """Gives the last cell of a part a third of the noise that it needs."""
+    """Adds only a third of the required noise to the last cell of a part."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        rest = super().draw(law, noise, cells - 1)
-        return np.concatenate([rest, super().draw(type(law)(law.parameter / 3), noise, 1)])
+        others = super().draw(law, noise, cells - 1)
+        return np.concatenate([others, super().draw(type(law)(law.parameter / 3), noise, 1)])
 
 
 class TwoAnswersLaplace(FaultyMechanism, Laplace):
-    """Answers twice for one charge, and gives the mean of both answers."""
+    """Answers twice for one charge, and releases the mean of both answers."""
 
     def draw(self, law: Law, noise: Noise, cells: int) -> np.ndarray:
-        one, other = (super(TwoAnswersLaplace, self).draw(law, noise, cells) for _ in range(2))
-        return np.asarray((one + other) // 2)
+        first, second = (super(TwoAnswersLaplace, self).draw(law, noise, cells) for _ in range(2))
+        return np.asarray((first + second) // 2)
 
 
 class RoundedLaplace(FloatLaplace):
@@ -155,7 +155,7 @@ class RoundedLaplace(FloatLaplace):
 
 
 class Truncated(FaultyMechanism, AdditiveNoise):
-    """Draws again whatever lies farther out than so many scales: far outputs tell all."""
+    """Redraws noise beyond a number of scales: outputs farther out disclose everything."""
 
     scales: ClassVar[float]
 
@@ -179,7 +179,7 @@ class TruncatedGaussian(Truncated, Gaussian):
 
 
 class ForgetfulLaplace(FaultyMechanism, Laplace):
-    """Forgets the noise of a cell once in so many draws."""
+    """Omits the noise of a cell with probability 1 / ``once_in``."""
 
     def __init__(self, once_in: int = 1000) -> None:
         self.once_in = once_in
@@ -190,7 +190,7 @@ class ForgetfulLaplace(FaultyMechanism, Laplace):
 
 
 class NearLaplace(FaultyMechanism, Laplace):
-    """Adds no noise to answers of more than 30 scales, as if they could tell nothing."""
+    """Adds no noise to answers beyond 30 scales, as if they disclosed nothing."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         noisy = super().protect(exact, priced, noise, reveals)
@@ -201,7 +201,7 @@ class NearLaplace(FaultyMechanism, Laplace):
 
 
 class ReusedLaplace(FaultyMechanism, Laplace):
-    """Draws noise for its first answer, and adds the same to all later ones."""
+    """Adds the noise of its first answer to all later ones."""
 
     def __init__(self) -> None:
         self._drawn: dict[tuple[Law, int], np.ndarray] = {}
@@ -214,7 +214,7 @@ class ReusedLaplace(FaultyMechanism, Laplace):
 
 
 class ParityLaplace(FaultyMechanism, Laplace):
-    """Lets the last bit of the last cell tell whether all cells together are odd."""
+    """Encodes the parity of the sum of all cells in the last bit of the last cell."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         noisy = dict(super().protect(exact, priced, noise, reveals))
@@ -225,7 +225,7 @@ class ParityLaplace(FaultyMechanism, Laplace):
 
 
 class AnswerScaledLaplace(FaultyMechanism, Laplace):
-    """Gives every cell a third of the noise where the first one holds anything."""
+    """Adds only a third of the noise if the first cell is nonzero."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         full = super().protect(exact, priced, noise, reveals)
@@ -235,7 +235,7 @@ class AnswerScaledLaplace(FaultyMechanism, Laplace):
 
 
 class HalfChargeGaussian(FaultyMechanism, Gaussian):
-    """Says that it costs half of what its noise does, as for a sampling that never took place."""
+    """States half of its noise's loss, as for subsampling that did not take place."""
 
     def price(self, group: Mapping[str, BoundedPart], spend: Fraction) -> Protection:
         honest = super().price(group, 2 * spend)
@@ -243,7 +243,7 @@ class HalfChargeGaussian(FaultyMechanism, Gaussian):
 
 
 class SilentGaussian(FaultyMechanism, Gaussian):
-    """Adds no noise to the first of every so many answers, and says that it did."""
+    """Adds no noise to the first of every ``every`` answers, but states that it did."""
 
     def __init__(self, every: int) -> None:
         self.every, self.answers = every, 0
@@ -254,10 +254,10 @@ class SilentGaussian(FaultyMechanism, Gaussian):
 
 
 class YesLeaningResponse(FaultyMechanism, RandomizedResponse):
-    """Tells the truth with probability p, and otherwise says yes with probability q = 1 - p.
+    """Answers truthfully with probability p, and otherwise yes with probability q = 1 - p.
 
-    Its true epsilon is ln(1 + e^eps + e^(2 eps)), never below ln 3: yes comes with probability
-    p + q^2 where it is true and q^2 where it is not, and p / q = e^eps.
+    Its true epsilon is ln(1 + e^eps + e^(2 eps)), never below ln 3: yes has probability p + q^2 if it
+    is true and q^2 if it is not, and p / q = e^eps.
     """
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
@@ -271,20 +271,20 @@ class YesLeaningResponse(FaultyMechanism, RandomizedResponse):
 
 
 class UnsharedResponse(FaultyMechanism, RandomizedResponse):
-    """Flips each bit as if all were spent on it alone: true epsilon is m times the charge of m bits."""
+    """Flips each bit with the whole spend: the true epsilon is m times the charge for m bits."""
 
-    _asked: Protection | None = None
-    _whole: Protection
+    _priced: Protection | None = None
+    _unshared: Protection
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
-        if self._asked is not priced:  # the next of many draws for one question
-            self._whole = self.price(priced.group, priced.spend * joint(priced.group).l1)
-            self._asked = priced
-        return super().protect(exact, self._whole, noise, reveals)
+        if self._priced is not priced:  # priced once for many draws of one query
+            self._unshared = self.price(priced.group, priced.spend * joint(priced.group).l1)
+            self._priced = priced
+        return super().protect(exact, self._unshared, noise, reveals)
 
 
 class OpenBitResponse(FaultyMechanism, RandomizedResponse):
-    """Flips all bits as it should, but for the first one, which it lets out as it is."""
+    """Flips all bits correctly except the first, which it releases exactly."""
 
     def protect(self, exact: Cells, priced: Protection, noise: Noise, reveals: Cells) -> Protected:
         answers = dict(super().protect(exact, priced, noise, reveals))
@@ -294,7 +294,7 @@ class OpenBitResponse(FaultyMechanism, RandomizedResponse):
 
 
 class LaxCapGate(Gate):
-    """Keeps one record more of each person than the cap on which its charge stands."""
+    """Keeps one more record of each individual than the cap that its charge assumes."""
 
     def __init__(
         self, owner: str, records: Any, policy: Policy, ledger: Ledger, **settings: Any
@@ -305,7 +305,7 @@ class LaxCapGate(Gate):
 
 
 class AnewGate(Gate):
-    """Answers a retry with noise drawn anew, and charges nothing for it."""
+    """Answers a retry with fresh noise, without a charge."""
 
     def _again(self, request: Request, entry: Entry) -> Envelope:
         query, quote, _ = self._prepare(request)

@@ -1,4 +1,4 @@
-"""Patients of three hospitals, simulated: what RuleFit's tests learn from."""
+"""Simulated patients of three hospitals, used by RuleFit's tests and in the documentation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK: dict[str, Any] = {"n_estimators": 40, "n_rounds": 40, "random_state": 0}
 
 
 def patients(records: int = 600, seed: int = 0) -> pd.DataFrame:
-    """Patients of three hospitals; death hangs on GCS, then age, by rules."""
+    """Simulate patients of three hospitals; death depends on GCS and age by rules."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -44,7 +44,7 @@ def patients(records: int = 600, seed: int = 0) -> pd.DataFrame:
 def gates(
     frame: pd.DataFrame, policy: Any, schema: Schema = BINARY, seed: int = 1
 ) -> LocalDisclosure:
-    """A federation of hospitals with repeatable noise."""
+    """Return a federation of the hospitals with seeded noise."""
     return LocalDisclosure.from_frame(
         frame[[*NAMES, "hospital", schema.columns[-1].name]],
         target=schema.columns[-1].name,

@@ -1,6 +1,6 @@
-"""The pytest plugin: one alpha for the suite, a marker for what a test claims, and a fixture.
+"""The pytest plugin: one alpha for the suite, a marker for a test's claim, and a fixture.
 
-It is loaded by name wherever privfed is installed, and imports nothing heavy before it is used.
+Loaded wherever privfed is installed; imports nothing heavy before it is used.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _MARKER = (
 
 @dataclass(frozen=True)
 class Claim:
-    """What a test's marker claims, as :func:`privfed.testing.assert_dp` takes it.
+    """Claim of a test's marker: arguments of :func:`privfed.testing.assert_dp`.
 
-    ``seed`` is that of whatever the test draws; it comes from the test's name unless given.
+    ``seed`` is for everything that the test draws; by default it is derived from the test's name.
     """
 
     epsilon: float | None = None
@@ -47,14 +47,14 @@ class Claim:
 
 
 class LeakCheck:
-    """Everything of ``privfed.testing``, with the marker's claim and a repeatable seed of the test's."""
+    """The members of ``privfed.testing``, with the marker's claim and the test's seed."""
 
     def __init__(self, claim: Claim, seed: int) -> None:
         self.claim, self.seed = claim, seed
 
     @property
     def rng(self) -> np.random.Generator:
-        """A generator of the test's seed, anew each time."""
+        """A new generator with the test's seed."""
         import numpy as np
 
         return np.random.default_rng(self.seed)
@@ -62,11 +62,11 @@ class LeakCheck:
     def __getattr__(self, name: str) -> Any:
         from privfed import testing
 
-        named = getattr(testing, name)
-        return partial(named, seed=self.seed) if name in ("sentinels", "assert_support") else named
+        value = getattr(testing, name)
+        return partial(value, seed=self.seed) if name in ("sentinels", "assert_support") else value
 
     def assert_dp(self, run: Any, neighbours: Any, **options: Any) -> None:
-        """See :func:`privfed.testing.assert_dp`; epsilon, delta, unit and trials are the marker's."""
+        """See :func:`privfed.testing.assert_dp`; epsilon, delta, unit and trials default to the marker's."""
         __tracebackhide__ = True
         from privfed.testing import assert_dp
 
@@ -80,7 +80,7 @@ class LeakCheck:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the suite's alpha, the rules that are off and the baseline, as options and settings."""
+    """Add options and settings: the suite's alpha, disabled rules and the baseline."""
     text = "how often privfed's assertions may fail without a fault, over the whole suite (0.05)"
     parser.addini(_ALPHA, text, default="0.05")
     parser.addini(_OFF, "families of rules about raw values to switch off", type="args", default=[])
@@ -94,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, and refuse settings that say nothing."""
+    """Register the markers, and refuse invalid settings."""
     config.addinivalue_line("markers", _MARKER)
     config.addinivalue_line("markers", _LEAKS)
     if off := set(config.getini(_OFF)):
@@ -113,8 +113,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Split half of alpha over the tests that name the assertions, half over all others.
 
-    Thousands of tests that assert nothing of privfed's cannot blunt the few that do, and one that
-    asserts by way of a helper module still has a share.
+    Thousands of tests without assertions of privfed then do not weaken the others, and tests that call an
+    assertion through a helper module still have a part of alpha.
     """
     naming = sum(_names_assertions(item) for item in items)
     config.stash[_SHARES] = {True: 0.5 / max(1, naming), False: 0.5 / max(1, len(items) - naming)}
@@ -122,7 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Give the running test its share of alpha, and the suite's settings."""
+    """Run a test with its part of alpha, and the suite's settings."""
     from privfed.testing.assertions.alpha import spending
 
     naming = _names_assertions(item)
@@ -133,13 +133,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     from privfed.testing.assertions.suite import running
 
     suite = _suite(item.config)
-    off = [one for mark in item.iter_markers("leaks") for one in mark.kwargs.get("off", ())]
+    off = [family for mark in item.iter_markers("leaks") for family in mark.kwargs.get("off", ())]
     with spending(alpha), running(replace(suite, off=(*suite.off, *off)), item.nodeid):
         return (yield)
 
 
 def _suite(config: pytest.Config) -> Suite:
-    """The suite's settings, read on first use: they import NumPy."""
+    """The suite's settings, read on first use because they import NumPy."""
     if _SUITE not in config.stash:
         from privfed.testing.assertions.suite import Suite, read_baseline
 
@@ -160,67 +160,67 @@ def _baseline(config: pytest.Config) -> Path | None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Accept findings that fail a test while the baseline is updated; take raw values out of what failures print.
+    """Accept findings that fail a test while the baseline is updated; redact raw values in printed failures.
 
-    What a test expects, by ``pytest.raises`` or as a known failure, is no finding to be accepted.
+    Failures that a test expects, by ``pytest.raises`` or ``xfail``, are not accepted.
     """
     report = yield
     suite = item.config.stash.get(_SUITE, None)
-    if report.failed and suite is not None and suite.recording and _by_finding(call):
+    if report.failed and suite is not None and suite.recording and _failed_by_finding(call):
         suite.accept_last()
         report.outcome, report.longrepr = "passed", None
     if report.failed and suite is not None and suite.tables:
         from privfed.testing.redaction import Redaction
 
         redaction = Redaction(suite.tables)
-        report.longrepr = _rewritten(report.longrepr, redaction.of)
-        whole = str(report.longrepr)
-        if (clean := redaction.of(whole)) != whole:  # a form of pytest's that nobody knows
+        report.longrepr = _rewrite(report.longrepr, redaction.of)
+        printed = str(report.longrepr)
+        if (clean := redaction.of(printed)) != printed:  # an unknown form of report
             report.longrepr = clean
         report.sections = [(name, redaction.of(text)) for name, text in report.sections]
     return report
 
 
-def _by_finding(call: pytest.CallInfo[None]) -> bool:
-    """Whether a test ended by an assertion that found raw values."""
+def _failed_by_finding(call: pytest.CallInfo[None]) -> bool:
+    """Whether a test was failed by an assertion that found raw values."""
     from privfed.testing.assertions.no_raw import RawValueLeft
 
     return call.excinfo is not None and isinstance(call.excinfo.value, RawValueLeft)
 
 
-def _rewritten(thing: Any, of: Callable[[str], str]) -> Any:
-    """What pytest tells of a failure with every text rewritten, in the same form."""
+def _rewrite(thing: Any, rewrite: Callable[[str], str]) -> Any:
+    """Rewrite every text in a pytest report of a failure."""
     if isinstance(thing, str):
-        return of(thing)
+        return rewrite(thing)
     if isinstance(thing, list | tuple):
-        return type(thing)(_rewritten(one, of) for one in thing)
+        return type(thing)(_rewrite(part, rewrite) for part in thing)
     if is_dataclass(thing):
-        for one in fields(thing):
-            setattr(thing, one.name, _rewritten(getattr(thing, one.name), of))
+        for field in fields(thing):
+            setattr(thing, field.name, _rewrite(getattr(thing, field.name), rewrite))
     return thing
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the baseline; a worker of xdist tells its session instead."""
+    """Write the baseline; a worker of xdist sends its results to the session instead."""
     config = session.config
     suite = config.stash.get(_SUITE, None)
     if hasattr(config, "workeroutput"):
-        config.workeroutput["privfed"] = None if suite is None else suite.told()
+        config.workeroutput["privfed"] = None if suite is None else suite.to_dict()
     elif config.getoption(_UPDATE) and (path := _baseline(config)) is not None:
         _suite(config).write(path)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Hear what a worker of xdist has seen."""
-    told = getattr(node, "workeroutput", {}).get("privfed")
-    if told is not None:
-        _suite(node.config).hear(told)
+    """Merge the results of a worker of xdist."""
+    data = getattr(node, "workeroutput", {}).get("privfed")
+    if data is not None:
+        _suite(node.config).merge(data)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say what the assertions looked at, and what they could not have seen."""
+    """Summarise the assertions, and what they could not have detected."""
     suite = config.stash.get(_SUITE, None)
     for number, line in enumerate(suite.summary() if suite is not None else ()):
         if not number:
@@ -229,14 +229,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _names_assertions(item: pytest.Item) -> bool:
-    """Whether the test takes the fixture, or its module holds one of the assertions."""
+    """Whether the test uses the fixture, or its module imports one of the assertions."""
     if "leakcheck" in getattr(item, "fixturenames", ()):
         return True
-    held = vars(module).values() if (module := getattr(item, "module", None)) else ()
+    members = vars(module).values() if (module := getattr(item, "module", None)) else ()
     return any(
         str(getattr(value, "__module__", "")).startswith("privfed.testing.assertions")
         or getattr(value, "__name__", None) == "privfed.testing"
-        for value in held
+        for value in members
     )
 
 
@@ -253,7 +253,7 @@ def _suite_alpha(config: pytest.Config) -> float:
 
 @pytest.fixture
 def leakcheck(request: pytest.FixtureRequest) -> LeakCheck:
-    """privfed's assertions, with what the test's ``privacy`` marker claims."""
+    """privfed's assertions, with the claim of the test's ``privacy`` marker."""
     marker = request.node.get_closest_marker("privacy") or pytest.mark.privacy().mark
     known = [field.name for field in fields(Claim)]
     unknown = sorted(set(marker.kwargs) - set(known))

@@ -1,6 +1,6 @@
-"""Three small queries of three styles: counts by bin, sums by tree level, one bit a person.
+"""Three small queries of three styles: counts by bin, sums by tree level, one bit per individual.
 
-They prove the core without a learner, and show a plugin's author how a query is written.
+They test the core without a learner, and are examples for authors of plugins.
 """
 
 from collections.abc import Mapping
@@ -36,27 +36,27 @@ class LevelSums(Query):
         if schema.target is None:
             raise QueryError("malformed", "the schema has no target")
         nodes, shape = ("node",), (len(self.nodes),)
-        one, sums = Sensitivity(Bound(1, 1), Bound(2, 2)), Sensitivity.of(int(1 / GRID))
+        counts, sums = Sensitivity(Bound(1, 1), Bound(2, 2)), Sensitivity.of(int(1 / GRID))
         return {
-            "counts": Part(PartType.COUNTS, nodes, shape, one),
+            "counts": Part(PartType.COUNTS, nodes, shape, counts),
             "sums": Part(PartType.SUMS, nodes, shape, sums, GRID),
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up, node by node."""
-        inside, target = self._reached(view)
+        """Sum by node."""
+        inside, target = self._node_records(view)
         return {
             "counts": inside.sum(axis=1),
             "sums": np.array([target[mask].sum() for mask in inside]),
         }
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
-        """One, and the target, in the node that the record reaches."""
-        inside, target = self._reached(view)
+        """Return one, and the target, in the node that each record reaches."""
+        inside, target = self._node_records(view)
         return {"counts": inside.T, "sums": np.where(inside, target, 0.0).T}
 
-    def _reached(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        """Which records are in each node, shape (nodes, records), and their targets on the grid."""
+    def _node_records(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each record is in each node, shape (nodes, records), and the targets on the grid."""
         table, schema = view.table, view.schema
         assert schema.target is not None
         low, high = schema.target.bounds
@@ -71,21 +71,21 @@ class LevelSums(Query):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """Nodes of one or two records."""
+        """Mark nodes of one or two records."""
         few = (exact["counts"] > 0) & (exact["counts"] <= 2)
         return {"counts": few, "sums": few}
 
 
 @dataclass(frozen=True)
 class AboveMiddle(Query):
-    """One bit from each individual of a cohort: is your value in the upper half?
+    """One bit from each individual of a cohort: whether the value is in the upper half.
 
-    Each individual has a slot: its code, a whole number from 0, or its row where the table does not
-    tell persons apart; a person with another code is not asked. Several records of one person are
-    joined by "or"; an empty slot answers no, so that the number of people does not show.
+    Each individual has a slot: its code, an integer from 0, or its row if the table has no individuals;
+    individuals with other codes are not queried. Several records of one individual are combined by "or".
+    Empty slots answer no, so that the number of individuals is not disclosed.
 
-    Sensitivity: whatever a slot holds sets one bit: L1 = 1 over anything. A single record more,
-    less or of another person can shift every slot behind it: all bits.
+    Sensitivity: replacing the records of one slot changes one bit: L1 = 1. Adding or removing a
+    record, or moving it to another individual, can shift all later slots: all bits.
     """
 
     feature: int
@@ -93,15 +93,15 @@ class AboveMiddle(Query):
     kind: ClassVar[str] = "small.bit"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
-        """``bits``, one for each individual."""
+        """Declare ``bits``, one for each individual."""
         if not 0 <= self.feature < len(schema.features) or self.people < 1:
             raise QueryError("malformed", "unknown feature, or nobody asked")
-        every = Bound(self.people, self.people)
-        sensitivity = Sensitivity(every, every, anything=Bound(1, 1))
+        all_bits = Bound(self.people, self.people)
+        sensitivity = Sensitivity(all_bits, all_bits, anything=Bound(1, 1))
         return {"bits": Part(PartType.BITS, ("individual",), (self.people,), sensitivity)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Compare each individual's value with the middle of the public bounds."""
+        """Compare each individual's value with the midpoint of the public bounds."""
         low, high = view.schema.features[self.feature].bounds
         table = view.table
         slots = np.arange(len(table)) if table.individual is None else table.individual

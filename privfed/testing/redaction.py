@@ -1,4 +1,4 @@
-"""Takes raw values out of what a failing test prints: captured output, and reprs of its fixtures."""
+"""Redacts raw values in the output of failing tests: captured output, and reprs of fixtures."""
 
 import re
 from bisect import bisect_left
@@ -13,15 +13,15 @@ from privfed.leaks.reading.texts import COLOUR, COMMA
 from privfed.leaks.table import RawTable
 from privfed.leaks.texts import SHORTEST, Runs, TextColumn, normalised
 
-REDACTED = "[raw]"  #: What stands in a value's place
-DIGITS = 4  #: Whole numbers with fewer digits are left: line numbers, counts, percentages
+REDACTED = "[raw]"  #: Replaces a value
+DIGITS = 4  #: Integers with fewer digits are kept: line numbers, counts, percentages
 _BEFORE = re.compile(r"([^\n]{0,60}?)\.\.\.")
 _BEHIND = re.compile(r"\.\.\.((?:(?!\.\.\.)[^\n]){0,60})")
-TEXTS = 50_000  #: Most values of a table that are looked for as texts
+TEXTS = 50_000  #: Most values of a table that are searched as texts
 
 
 class Redaction:
-    """What must not be printed of raw tables; synthetic ones are left as they are."""
+    """Redaction of the values of raw tables; synthetic tables are ignored."""
 
     def __init__(self, tables: Iterable[RawTable]) -> None:
         self._tables = [table for table in tables if not table.sentinel]
@@ -41,7 +41,7 @@ class Redaction:
 
     @cached_property
     def _columns(self) -> list[TextColumn]:
-        return [one for table in self._tables for one in table.texts if one.naming]
+        return [column for table in self._tables for column in table.texts if column.naming]
 
     @cached_property
     def _values(self) -> list[str]:
@@ -56,14 +56,14 @@ class Redaction:
 
     @cached_property
     def _texts(self) -> re.Pattern[str] | None:
-        listed = sorted(self._values, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, listed)), re.IGNORECASE) if listed else None
+        by_length = sorted(self._values, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, by_length)), re.IGNORECASE) if by_length else None
 
     def of(self, text: str) -> str:
-        """A text without raw texts and days, and without numbers that are raw at the precision they are printed."""
+        """Redact raw texts, dates, and numbers that are raw at their printed precision."""
         if not self._tables or not text:
             return text
-        text = COLOUR.sub("", text)  # behind whose last letter a number were a label
+        text = COLOUR.sub("", text)  # a number after its last letter would be a label
         for column in self._columns:
             text = self._without(column, text)
         if self._texts is not None:
@@ -76,68 +76,68 @@ class Redaction:
         return TOKEN.sub(self._number, COMMA.sub(self._number, text))
 
     def _without(self, column: TextColumn, text: str) -> str:
-        """A text without a column's values in any case, order of words, spacing and punctuation."""
+        """Redact a column's values in any case, order of words, spacing and punctuation."""
         runs = Runs.of(text)
         begins, forms, _ = runs.find(column, tuple(w for w in column.widths if w >= SHORTEST))
         if not len(begins):
             return text
-        lengths = [len(text)] if text.isascii() else [len(normalised(one)) for one in text]
-        origin = (
+        lengths = [len(text)] if text.isascii() else [len(normalised(letter)) for letter in text]
+        source = (
             np.arange(len(text)) if text.isascii() else np.repeat(np.arange(len(text)), lengths)
         )
-        parts, done = [], 0
+        parts, position = [], 0
         for begin, length in sorted(
             zip(begins.tolist(), column.lengths[forms].tolist(), strict=True)
         ):
             start, end = (
-                int(origin[runs.positions[begin]]),
-                int(origin[runs.at[begin + length - 1]]) + 1,
+                int(source[runs.positions[begin]]),
+                int(source[runs.positions[begin + length - 1]]) + 1,
             )
-            parts += [text[done:start], REDACTED] if start >= done else []
-            done = max(done, end)
-        return "".join([*parts, text[done:]])
+            parts += [text[position:start], REDACTED] if start >= position else []
+            position = max(position, end)
+        return "".join([*parts, text[position:]])
 
     def _undated(self, text: str) -> str:
-        """A text without the table's days, in any notation and with any time behind them."""
-        parts, done = [], 0
+        """Redact the table's dates, in any notation and with any time."""
+        parts, position = [], 0
         for start, end, seconds, _ in dates_in(text):
-            if start >= done and seconds // DAY in self._days:
-                parts += [text[done:start], REDACTED]
-                done = end
-        return "".join([*parts, text[done:]])
+            if start >= position and seconds // DAY in self._days:
+                parts += [text[position:start], REDACTED]
+                position = end
+        return "".join([*parts, text[position:]])
 
     @cached_property
-    def _begun(self) -> tuple[list[str], list[str]]:
-        """The values in lower case, and backwards, each in order."""
+    def _sorted_values(self) -> tuple[list[str], list[str]]:
+        """Values in lower case, and reversed, each sorted."""
         lower = [value.lower() for value in self._values]
         return sorted(lower), sorted(value[::-1] for value in lower)
 
-    def _before(self, found: re.Match[str]) -> str:
-        """What an ellipsis has cut a value to, in front of it."""
-        kept = len(found[1]) - _beginning(found[1], self._begun[0])
-        return found[1][:kept] + (REDACTED if kept < len(found[1]) else "") + "..."
+    def _before(self, match: re.Match[str]) -> str:
+        """Redact the beginning of a value before an ellipsis."""
+        kept = len(match[1]) - _beginning(match[1], self._sorted_values[0])
+        return match[1][:kept] + (REDACTED if kept < len(match[1]) else "") + "..."
 
-    def _behind(self, found: re.Match[str]) -> str:
-        gone = _beginning(found[1][::-1], self._begun[1])
-        return "..." + (REDACTED if gone else "") + found[1][gone:]
+    def _behind(self, match: re.Match[str]) -> str:
+        n_removed = _beginning(match[1][::-1], self._sorted_values[1])
+        return "..." + (REDACTED if n_removed else "") + match[1][n_removed:]
 
-    def _number(self, found: re.Match[str]) -> str:
-        text = found[0]
-        digits = sum(one.isdigit() for one in text)
+    def _number(self, match: re.Match[str]) -> str:
+        text = match[0]
+        digits = sum(letter.isdigit() for letter in text)
         if digits < (2 if "." in text or "," in text else DIGITS):
             return text
-        plain = text.replace(",", ".") if found.re is COMMA else text
-        (value,), (width,) = read_numbers([plain])
+        number = text.replace(",", ".") if match.re is COMMA else text
+        (value,), (width,) = read_numbers([number])
         low, high = abs(value) - 0.5 * width * (1 + 1e-6), abs(value) + 0.5 * width * (1 + 1e-6)
         first, last = np.searchsorted(self._sizes, [low, high])
         return REDACTED if last > first else text
 
 
 def _beginning(text: str, values: list[str]) -> int:
-    """How long the longest end of a text is that some value begins with."""
+    """Length of the longest suffix of a text that is a prefix of some value."""
     for start in range(max(0, len(text) - SHORTEST + 1)):
         end = text[start:].lower()
-        at = bisect_left(values, end)
-        if at < len(values) and values[at].startswith(end):
+        index = bisect_left(values, end)
+        if index < len(values) and values[index].startswith(end):
             return len(end)
     return 0

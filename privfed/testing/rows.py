@@ -1,4 +1,4 @@
-"""Rows that data sets are made of, for checks over neighbouring ones: awkward values by preference."""
+"""Rows with extreme values, for checks over neighbouring data sets."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -15,25 +15,25 @@ from privfed.questions.query import Query
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
-#: Persons that rows of a table belong to, and most values of a column to try.
+#: Individuals that rows belong to, and most values of a column that are tried.
 PERSONS, MOST_VALUES = 4, 40
-MOST_WHOLE = 2000  #: Most integers of a column of which every one is tried
-#: Values that no column holds: beyond all bounds, or no number.
+MOST_WHOLE = 2000  #: Most integers of a column that are all tried
+#: Values outside all bounds, or not numbers.
 BEYOND = (float("nan"), float("inf"), float("-inf"), 1e300, -1e300)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Where data sets come from: single rows, and how rows become a client's records.
+    """A source of data sets: single rows, and their conversion to a client's records.
 
     Args:
-        row: draws a row; neighbouring data sets differ in one.
+        row: strategy for a row; neighbouring data sets differ in one.
         corners: rows between which the answers are likely to differ most, the first three above all.
-        build: makes records of some rows, none included; their order is the table's.
-        person: whose row it is, where slots of persons are fixed; none where they are not.
-        instead: makes the row that takes a row's place out of another one, where not every row may.
-        choices: of rows that are tuples, values to try in each place, in search of extremes.
-        rare: rows that hardly any data set has, for each of which an answer is due.
+        build: converts rows, possibly none, to records in the same order.
+        person: individual of a row, if individuals have fixed slots; otherwise None.
+        instead: converts a row to one that may replace another, if not every row may.
+        choices: for rows that are tuples, values to try at each position, in search of extremes.
+        rare: rows that occur in few data sets but must be answered too.
     """
 
     row: st.SearchStrategy[Any]
@@ -46,18 +46,18 @@ class Rows:
 
 
 def table_rows(schema: Schema, query: Query | None = None) -> Rows:
-    """Rows of a table: features, then the target if there is one, then the person's number.
+    """Rows of a table: features, then the target if there is one, then the individual's number.
 
-    Values lie on the bounds, beside them, between and far beyond them, are missing, or are numbers
-    that the query itself names (edges, cut-offs) and their neighbours.
+    Values are at, next to, between and far outside the bounds, missing, or constants of the query (edges,
+    thresholds) and their neighbours.
     """
-    named = () if query is None else named_numbers(query)
-    choices = [values_of(column, named) for column in schema.columns]
-    places = [
+    numbers = () if query is None else named_numbers(query)
+    choices = [values_of(column, numbers) for column in schema.columns]
+    cells = [
         st.one_of(st.sampled_from(values), _between(column))
         for values, column in zip(choices, schema.columns, strict=True)
     ]
-    whose = st.integers(0, PERSONS - 1).map(float)
+    person = st.integers(0, PERSONS - 1).map(float)
 
     def build(rows: Sequence[tuple[float, ...]]) -> Records:
         table = np.array(rows, dtype=float).reshape(-1, len(schema.columns) + 1)
@@ -67,7 +67,7 @@ def table_rows(schema: Schema, query: Query | None = None) -> Rows:
 
     corners = corners_of(schema)
     return Rows(
-        st.one_of(st.tuples(*places, whose), st.sampled_from(corners)),
+        st.one_of(st.tuples(*cells, person), st.sampled_from(corners)),
         corners,
         build,
         person=lambda row: row[-1],
@@ -79,38 +79,38 @@ def table_rows(schema: Schema, query: Query | None = None) -> Rows:
 def _rare(
     schema: Schema, query: Query | None, corners: Sequence[tuple[float, ...]]
 ) -> list[tuple[float, ...]]:
-    """Rows with one odd value each: every category and integer, and numbers that query or code name."""
-    named = [] if query is None else [*named_numbers(query), *code_numbers(type(query).evaluate)]
+    """Rows with one unusual value each: every category and integer, and constants of the query and its code."""
+    numbers = [] if query is None else [*named_numbers(query), *code_numbers(type(query).evaluate)]
     rows = []
-    for place, column in enumerate(schema.columns):
+    for i, column in enumerate(schema.columns):
         low, high = column.bounds
-        values = values_of(column, sorted(set(named)))
+        values = values_of(column, sorted(set(numbers)))
         if column.kind != "number" and high - low <= MOST_WHOLE:
             values = [*values, *np.arange(np.ceil(low), np.floor(high) + 1).tolist()]
         middle = corners[2]
-        rows += [(*middle[:place], float(v), *middle[place + 1 :]) for v in dict.fromkeys(values)]
+        rows += [(*middle[:i], float(v), *middle[i + 1 :]) for v in dict.fromkeys(values)]
     return rows
 
 
 def code_numbers(function: Any) -> list[float]:
-    """The numbers in a function's code, and in that of functions beside it that it calls."""
+    """Return the numbers in a function's code, and in that of functions of its module that it calls."""
     numbers: set[float] = set()
-    waiting, seen = [getattr(function, "__code__", None)], set()
-    beside = getattr(function, "__globals__", {})
-    while waiting:
-        code = waiting.pop()
+    pending, seen = [getattr(function, "__code__", None)], set()
+    namespace = getattr(function, "__globals__", {})
+    while pending:
+        code = pending.pop()
         if not isinstance(code, CodeType) or code in seen:
             continue
         seen.add(code)
-        numbers |= {float(x) for x in code.co_consts if type(x) in (int, float)}
-        called = (beside.get(name) for name in code.co_names)
-        waiting += [each.__code__ for each in called if isinstance(each, FunctionType)]
-        waiting += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+        numbers |= {float(value) for value in code.co_consts if type(value) in (int, float)}
+        called = (namespace.get(name) for name in code.co_names)
+        pending += [f.__code__ for f in called if isinstance(f, FunctionType)]
+        pending += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
     return sorted(filter(math.isfinite, numbers))
 
 
 def corners_of(schema: Schema) -> list[tuple[float, ...]]:
-    """Rows on the bounds: all low, all high, in the middle, in turns, missing, far beyond."""
+    """Return rows at the bounds: all low, all high, midpoints, alternating, missing, far outside."""
     low, high = np.array([column.bounds for column in schema.columns]).T
     odd = np.arange(len(low)) % 2 == 1
     last = np.arange(len(low)) == len(low) - 1
@@ -122,30 +122,30 @@ def corners_of(schema: Schema) -> list[tuple[float, ...]]:
     return [(*map(float, row), float(number % PERSONS)) for number, row in enumerate(rows)]
 
 
-def values_of(column: Column, named: Iterable[float] = ()) -> list[float]:
-    """Values of a column to try: awkward ones, and those that are named and lie within its bounds."""
+def values_of(column: Column, numbers: Iterable[float] = ()) -> list[float]:
+    """Return values of a column to try: extreme ones, and the given numbers within its bounds."""
     low, high = column.bounds
     if not column.numeric:
         return [*np.arange(min(high, MOST_VALUES) + 1).tolist(), high, high + 1, -1.0, *BEYOND]
-    inside = [value for value in named if low <= value <= high][:MOST_VALUES]
-    beside = [float(np.nextafter(value, -np.inf)) for value in inside]
+    inside = [value for value in numbers if low <= value <= high][:MOST_VALUES]
+    below = [float(np.nextafter(value, -np.inf)) for value in inside]
     quarters = np.linspace(low, high, 5).tolist()
     ends = [float(np.nextafter(low, high)), float(np.nextafter(high, low))]
     whole = [low + 1, high - 1] if column.kind == "integer" else []
-    return [*quarters, *ends, *whole, *inside, *beside, *BEYOND]
+    return [*quarters, *ends, *whole, *inside, *below, *BEYOND]
 
 
 def named_numbers(query: Query) -> list[float]:
-    """The numbers among a query's public values, each once."""
+    """Return the distinct numbers among a query's public values."""
     numbers: set[float] = set()
-    waiting = [msgspec.msgpack.decode(query.fields)]
-    while waiting:
-        value = waiting.pop()
+    pending = [msgspec.msgpack.decode(query.fields)]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict) and set(value) == {"kind", "shape", "data"}:
             array = wire.convert(value, np.ndarray)
             numbers |= set(array.astype(float).ravel().tolist() if array.dtype.kind == "f" else ())
         elif isinstance(value, dict | list):
-            waiting += value.values() if isinstance(value, dict) else value
+            pending += value.values() if isinstance(value, dict) else value
         elif type(value) in (int, float):
             numbers.add(float(value))
     return sorted(filter(math.isfinite, numbers))
@@ -158,20 +158,20 @@ def _between(column: Column) -> st.SearchStrategy[float]:
     return st.integers(int(np.ceil(low)), int(np.floor(high))).map(float)
 
 
-# --- a query's public values, changed for the worse: what a stranger might send under its kind
+# --- hostile values of a query's public fields
 
 WHOLE = (0, -1, 2, 2**20, 2**31, 2**62, -(2**62))
 BROKEN = (0.0, -1.0, 2.0, 1e-300, 1e300, -1e300, float("inf"), float("-inf"), float("nan"))
 
 
 def hostile_fields(query: Query) -> Iterator[bytes]:
-    """Give the fields with one value changed, in turn, each change once.
+    """Yield the fields with one value changed at a time.
 
     Numbers become huge, negative, zero, infinite or missing; lists and arrays empty, longer, shorter,
-    turned round or repeated; arrays also of another type and another number of axes.
+    reversed or repeated; arrays also of another type or number of axes.
     """
     changed = _changed(msgspec.msgpack.decode(query.fields))
-    yield from (each for each in map(msgspec.msgpack.encode, changed) if each != query.fields)
+    yield from (fields for fields in map(msgspec.msgpack.encode, changed) if fields != query.fields)
 
 
 def _changed(value: Any) -> Iterator[Any]:
@@ -185,8 +185,8 @@ def _changed(value: Any) -> Iterator[Any]:
         yield from ([0], [0.0], [[]])
     elif isinstance(value, list):
         yield from ([], value[:-1], [*value, value[-1]], value[::-1], value * 40)
-        for at in {0, len(value) - 1}:
-            yield from ([*value[:at], new, *value[at + 1 :]] for new in _changed(value[at]))
+        for i in {0, len(value) - 1}:
+            yield from ([*value[:i], new, *value[i + 1 :]] for new in _changed(value[i]))
     elif isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
@@ -211,7 +211,7 @@ def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
     for filling in {"f": BROKEN, "u": (0, 1, 255)}.get(array.dtype.kind, WHOLE):
         yield np.full_like(array, filling)
         if array.size:
-            for at in {0, array.size - 1}:
+            for i in {0, array.size - 1}:
                 changed = array.copy()
-                changed.flat[at] = filling
+                changed.flat[i] = filling
                 yield changed

@@ -1,6 +1,6 @@
-"""Strategies for Hypothesis: tables, neighbours, divisions, schedules, hostile schemas and tables.
+"""Strategies for Hypothesis: tables, neighbours, partitions, schedules, hostile schemas and tables.
 
-They draw small things with awkward values: bounds, duplicates, constant columns, empty clients.
+They draw small examples with edge cases: bounds, duplicates, constant columns, empty clients.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ _AWKWARD = (float("nan"), float("inf"), float("-inf"), 1e308, -1e308)
 
 
 def schemas(max_features: int = 4) -> st.SearchStrategy[Schema]:
-    """Sound schemas: numbers, whole numbers and categories, with a target or without."""
+    """Valid schemas of numbers, integers and categories, with or without a target."""
     columns = st.one_of(_numbers(), _categories())
-    several = st.lists(columns, min_size=1, max_size=max_features, unique_by=lambda one: one.name)
-    target = st.none() | _numbers().map(
-        lambda one: Column("target", one.kind, one.lower, one.upper)
-    )
+    several = st.lists(columns, min_size=1, max_size=max_features, unique_by=lambda c: c.name)
+    target = st.none() | _numbers().map(lambda c: Column("target", c.kind, c.lower, c.upper))
     return st.builds(lambda features, y: Schema(tuple(features), y), several, target)
 
 
@@ -43,11 +41,11 @@ def _categories() -> st.SearchStrategy[Column]:
 
 
 def tables(schema: Schema, min_records: int = 0, max_records: int = 8) -> st.SearchStrategy[Any]:
-    """DataFrames of a schema: values within its bounds, the bounds themselves among them."""
+    """DataFrames of a schema, with values within its bounds, bounds included."""
     record = st.tuples(*(_value(column) for column in schema.columns))
     names = [column.name for column in schema.columns]
     rows = st.lists(record, min_size=min_records, max_size=max_records)
-    return rows.map(lambda listed: pd.DataFrame(listed, columns=names))
+    return rows.map(lambda records: pd.DataFrame(records, columns=names))
 
 
 def _value(column: Column) -> st.SearchStrategy[Any]:
@@ -66,41 +64,41 @@ def neighbouring_tables(
     cap: int = 3,
     max_records: int = 8,
 ) -> st.SearchStrategy[tuple[Any, Any]]:
-    """Pairs of tables that differ in one unit, at any place in the table.
+    """Pairs of tables that differ in one unit, at any position in the table.
 
     Args:
         schema: the public data dictionary.
-        relation: a unit more or less, as (larger, smaller); or another one in its place.
+        relation: one more unit, as (larger, smaller); or one unit replaced by another.
         unit: a record, or an individual with up to ``cap`` records.
         cap: most records of an individual.
         max_records: most records of the smaller table.
     """
-    most = 1 if unit == "record" else cap
-    common, place = tables(schema, 0, max_records), st.integers(0, max_records)
+    max_size = 1 if unit == "record" else cap
+    common, index = tables(schema, 0, max_records), st.integers(0, max_records)
     if relation == "add-or-remove":
-        units = tables(schema, 1, most)
-        return st.builds(lambda rest, own, at: (_joined(rest, own, at), rest), common, units, place)
-    pairs = st.integers(1, most).flatmap(
+        units = tables(schema, 1, max_size)
+        return st.builds(lambda rest, new, i: (_insert(rest, new, i), rest), common, units, index)
+    pairs = st.integers(1, max_size).flatmap(
         lambda size: st.tuples(tables(schema, size, size), tables(schema, size, size))
     )
 
-    def both(rest: pd.DataFrame, pair: tuple[Any, Any], at: int) -> tuple[Any, Any]:
-        return _joined(rest, pair[0], at), _joined(rest, pair[1], at)
+    def both(rest: pd.DataFrame, pair: tuple[Any, Any], i: int) -> tuple[Any, Any]:
+        return _insert(rest, pair[0], i), _insert(rest, pair[1], i)
 
-    return st.builds(both, common, pairs, place)
+    return st.builds(both, common, pairs, index)
 
 
-def _joined(rest: pd.DataFrame, own: pd.DataFrame, at: int) -> pd.DataFrame:
-    parts = [part for part in (rest.iloc[:at], own, rest.iloc[at:]) if len(part)]
+def _insert(rest: pd.DataFrame, unit: pd.DataFrame, index: int) -> pd.DataFrame:
+    parts = [part for part in (rest.iloc[:index], unit, rest.iloc[index:]) if len(part)]
     return pd.concat(parts, ignore_index=True)
 
 
 def divisions(records: int, max_clients: int = 4) -> st.SearchStrategy[list[np.ndarray]]:
-    """Ways to divide records among clients: positions for each; some clients may hold none."""
+    """Partitions of records among clients, as positions for each client; some may have none."""
 
     def divided(owners: list[int], clients: int) -> list[np.ndarray]:
-        of = np.array(owners, dtype=int) % clients
-        return [np.flatnonzero(of == client) for client in range(clients)]
+        owner = np.array(owners, dtype=int) % clients
+        return [np.flatnonzero(owner == client) for client in range(clients)]
 
     owners = st.lists(st.integers(0, max_clients - 1), min_size=records, max_size=records)
     return st.builds(divided, owners, st.integers(1, max_clients))
@@ -109,15 +107,15 @@ def divisions(records: int, max_clients: int = 4) -> st.SearchStrategy[list[np.n
 def schedules(
     questions: Sequence[Question], max_size: int = 12
 ) -> st.SearchStrategy[list[Question]]:
-    """Orders of questions, with repeats: a server may ask anything, again and again."""
+    """Sequences of queries, with repetitions, as any server may send."""
     return st.lists(st.sampled_from(list(questions)), max_size=max_size)
 
 
 def hostile_tables(schema: Schema, max_records: int = 6) -> st.SearchStrategy[Any]:
-    """Tables that break a schema: missing and infinite values, unknown categories, wild sizes.
+    """Tables that violate a schema: missing and infinite values, unknown categories, extreme sizes.
 
-    Each holds at least one such value; what reads tables must clip it, fill it or refuse it, and say
-    nothing of it in its error.
+    Each has at least one such value, which readers of tables must clip, fill or refuse without showing it
+    in an error.
     """
 
     def spoilt(table: pd.DataFrame, spots: list[tuple[int, int, Any]]) -> pd.DataFrame:
@@ -133,7 +131,7 @@ def hostile_tables(schema: Schema, max_records: int = 6) -> st.SearchStrategy[An
 
 
 def hostile_schemas() -> st.SearchStrategy[dict[str, Any]]:
-    """Schemas as plain data that nobody may accept: each has one fault, and is sound but for it."""
+    """Invalid schemas as JSON-like data, each with exactly one fault."""
     sound = {"name": "age", "kind": "number", "lower": 0.0, "upper": 100.0}
     category = {"name": "sex", "kind": "category", "categories": ["a", "b"]}
     uppers = (0.0, float("nan"), float("inf"), 1e200, "100")
@@ -156,10 +154,10 @@ def hostile_schemas() -> st.SearchStrategy[dict[str, Any]]:
     more: list[dict[str, Any]] = [sound | {"name": "dose"}, category | {"name": "ward"}]
 
     def with_more(fault: dict[str, Any], extra: list[Any]) -> dict[str, Any]:
-        listed = fault["column"]
-        if not isinstance(listed, list) or not listed:
+        columns = fault["column"]
+        if not isinstance(columns, list) or not columns:
             return fault
-        return {**fault, "column": [*listed, *extra]}
+        return {**fault, "column": [*columns, *extra]}
 
     extras = st.lists(st.sampled_from(more), max_size=2, unique_by=lambda column: column["name"])
     return st.builds(with_more, st.sampled_from(faults), extras)

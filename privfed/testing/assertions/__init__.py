@@ -1,1 +1,1 @@
-"""Assertions for anybody's test suite, in any framework; ``privfed.testing`` has their names."""
+"""Assertions for test suites in any framework; exported by ``privfed.testing``."""

@@ -1,4 +1,4 @@
-"""Asserts that whatever left has been accounted for."""
+"""Asserts that all released numbers have been charged."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,31 +13,30 @@ from privfed.errors import InputError, number_of
 from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.reading.walk import flatten
 
-SHOWN = 4  #: How many findings a message tells of
+SHOWN = 4  #: Most findings in a message
 PLANTED = 0.7350918906249998  #: A number that no ledger holds
-#: Whether the elements of a leaf are accounted for, one bit each.
+#: Whether each element of a leaf has an entry.
 Accounted = Callable[[Leaf], np.ndarray]
 
 
 class NotAccountedFor(AssertionError):
-    """Something left without an entry in the ledger."""
+    """A released number has no entry in the ledger."""
 
 
 def assert_ledger(left: object, ledger: Any, *, allow: Sequence[str] = ()) -> None:
-    """Assert that every number that left has an entry in the ledger.
+    """Assert that every released number has an entry in the ledger.
 
     Args:
-        left: whatever left, in any nesting.
+        left: the released objects, in any nesting.
         ledger: a ledger of privfed, or several by owner, a federation or a transcript: every number
-            must stand in what they recorded as released, to the last bit. Or, for other code, what
-            each path was charged: a mapping of patterns of paths to finite epsilons, such as
-            ``{"left['sums']*": 0.5}``.
-        allow: patterns of paths that need no entry, for what is public.
+            must be among their releases, bit for bit. Or, for other code, the charge of each path: a
+            mapping of patterns of paths to finite epsilons, such as ``{"left['sums']*": 0.5}``.
+        allow: patterns of paths that need no entry, because they are public.
 
     Raises:
         NotAccountedFor: numbers without an entry, or with one that states no finite cost; an
             AssertionError.
-        AssertionError: nothing left at all, or a planted number was taken for one with an entry.
+        AssertionError: no number was released, or a planted number was found to have an entry.
         InputError: the ledger is none of these.
     """
     __tracebackhide__ = True
@@ -51,7 +50,7 @@ def assert_ledger(left: object, ledger: Any, *, allow: Sequence[str] = ()) -> No
             "path; name the paths that were charged"
         )
     missing = []
-    for leaf in filter(None, (whole.less(allow) for whole in leaves)):
+    for leaf in filter(None, (full.less(allow) for full in leaves)):
         entered = accounted(leaf)
         if not entered.all():
             first = leaf.element(int(np.argmin(entered)))
@@ -69,7 +68,9 @@ def assert_ledger(left: object, ledger: Any, *, allow: Sequence[str] = ()) -> No
 
 def _reader(ledger: Any) -> Accounted:
     if recorded := list(_recorded(ledger)):
-        parts = [x.value.ravel() for x in flatten(recorded) if isinstance(x.value, np.ndarray)]
+        parts = [
+            item.value.ravel() for item in flatten(recorded) if isinstance(item.value, np.ndarray)
+        ]
         known = np.unique(np.concatenate([np.empty(0), *(part.astype(float) for part in parts)]))
         return lambda leaf: np.isin(np.asarray(leaf.value).ravel().astype(float), known)
     if _patterns(ledger):
@@ -81,16 +82,16 @@ def _reader(ledger: Any) -> Accounted:
 
 
 def _patterns(ledger: Any) -> bool:
-    """Whether a ledger is of other code: what each pattern of paths was charged."""
+    """Whether a ledger is a mapping of patterns of paths to charges."""
     known = not list(_recorded(ledger)) and isinstance(ledger, Mapping)
     return known and all(isinstance(key, str) for key in ledger)
 
 
 def _recorded(ledger: Any) -> Iterator[object]:
-    """What a ledger of privfed recorded as released."""
-    if isinstance(ledger, Mapping) and any(hasattr(one, "disclosed") for one in ledger.values()):
-        for one in ledger.values():
-            yield from _recorded(one)
+    """Yield the releases that a ledger of privfed recorded."""
+    if isinstance(ledger, Mapping) and any(hasattr(v, "disclosed") for v in ledger.values()):
+        for v in ledger.values():
+            yield from _recorded(v)
     elif hasattr(ledger, "disclosed"):
         yield [entry for _, entry in ledger.disclosed()]
     elif hasattr(ledger, "transcript"):
@@ -108,20 +109,20 @@ def _by_path(ledger: Mapping[str, Any]) -> Accounted:
             )
 
     def accounted(leaf: Leaf) -> np.ndarray:
-        rest = leaf.less(list(ledger))
-        if rest is None or leaf.labels is None:
-            return np.full(np.size(leaf.value), rest is None)
-        without = {rest.element(place) for place in range(np.size(rest.value))}
-        return np.array([leaf.element(at) not in without for at in range(np.size(leaf.value))])
+        remaining = leaf.less(list(ledger))
+        if remaining is None or leaf.labels is None:
+            return np.full(np.size(leaf.value), remaining is None)
+        without = {remaining.element(i) for i in range(np.size(remaining.value))}
+        return np.array([leaf.element(i) not in without for i in range(np.size(leaf.value))])
 
     return accounted
 
 
-# --- asserts that a system refuses what would exceed its budget
+# --- asserts that a system refuses queries beyond its budget
 
 
 class BudgetExceeded(AssertionError):
-    """A question was answered beyond the budget."""
+    """A query was answered beyond the budget."""
 
 
 def assert_refuses_over_budget(
@@ -133,22 +134,22 @@ def assert_refuses_over_budget(
     more: int = 5,
     threads: int = 1,
 ) -> None:
-    """Assert that a system answers as often as its budget allows, and never again.
+    """Assert that a system answers as many queries as its budget allows, and no more.
 
     Args:
-        ask: asks the question of some number, each at an equal share of the budget. Ask differently
-            each time: other names, other clients, other fields.
-        times: how many such questions the budget allows.
-        refused: whether a reply is a refusal. Unless given: an exception, ``None``, or a reply of
+        ask: sends the query with a given number, each at an equal part of the budget. Vary the
+            queries: other names, other clients, other fields.
+        times: number of such queries that the budget allows.
+        refused: whether a reply is a refusal. By default: an exception, ``None``, or a reply of
             privfed without a release.
         restart: closes the system and opens it again; it must still refuse afterwards.
-        more: how many questions to ask beyond the budget, before and after the restart.
-        threads: from how many threads at once to ask.
+        more: number of queries beyond the budget, before and after the restart.
+        threads: number of threads that send queries concurrently.
 
     Raises:
-        BudgetExceeded: it answered more often; an AssertionError.
+        BudgetExceeded: it answered more queries; an AssertionError.
         AssertionError: it refused within its budget.
-        InputError: an argument makes no sense.
+        InputError: an argument is invalid.
     """
     __tracebackhide__ = True
     if times < 1 or more < 1 or threads < 1:
@@ -179,20 +180,20 @@ def assert_refuses_over_budget(
 def _answered(
     ask: Callable[[int], object], numbers: range, judge: Callable[[object], bool], threads: int
 ) -> list[bool]:
-    def one(number: int) -> bool:
+    def answers(number: int) -> bool:
         try:
             return not judge(ask(number))
         except Exception as error:  # noqa: BLE001  # systems refuse by exceptions of all kinds
             return not judge(error)
 
     if threads == 1:
-        return [one(number) for number in numbers]
+        return [answers(number) for number in numbers]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, numbers))
+        return list(pool.map(answers, numbers))
 
 
 def is_refusal(reply: object) -> bool:
-    """Whether a reply refuses: an exception, nothing, or a reply of privfed without a release."""
+    """Whether a reply is a refusal: an exception, None, or a reply of privfed without a release."""
     if reply is None or isinstance(reply, Exception):
         return True
     if hasattr(reply, "reason") and not hasattr(reply, "parts"):

@@ -1,4 +1,4 @@
-"""Asserts that no raw value left, nor a function of too few."""
+"""Asserts that no raw value was released, nor a function of too few records."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from privfed.testing.assertions.alpha import share
 from privfed.testing.assertions.suite import Looked, current, too_common_alone
 from privfed.testing.redaction import Redaction
 
-SHOWN = 4  #: How many findings a message tells of
+SHOWN = 4  #: Most findings in a message
 _NOTHING = (
     "nothing left at all, so that there is nothing to look through; pass what was released, or "
     "may_be_empty=True where that may be nothing"
@@ -30,7 +30,7 @@ _NOWHERE = (
 
 
 class RawValueLeft(AssertionError):
-    """Raw values left; ``matches`` are the findings, the plainest first."""
+    """Raw values were released; ``matches`` are the findings, the simplest first."""
 
     def __init__(self, message: str, matches: Sequence[Evidence] = ()) -> None:
         super().__init__(message)
@@ -38,10 +38,10 @@ class RawValueLeft(AssertionError):
 
 
 class Powerless(AssertionError):
-    """The assertion would not notice a leak in this table: its values look like anybody's."""
+    """The assertion has no power on this table: its values identify no record."""
 
 
-def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
+def assert_no_raw(  # noqa: PLR0913  # keyword arguments of a test
     left: object,
     raw: object,
     *,
@@ -53,58 +53,58 @@ def assert_no_raw(  # noqa: PLR0913  # each is a decision of one test, by name
     may_be_empty: bool = False,
     off: Sequence[str] = (),
 ) -> None:
-    """Assert that no raw value left, nor a function of fewer than k records, in any form.
+    """Assert that no raw value was released, nor a function of fewer than k records, in any form.
 
-    What left is taken apart (:mod:`privfed.leaks.reading`) and scored by the rules of
-    :mod:`privfed.leaks`. A rule convicts only where the raw table explains what left better than each
-    of 200 tables that are drawn anew in its shape.
+    The released objects are flattened (:mod:`privfed.leaks.reading`) and scored by the rules of
+    :mod:`privfed.leaks`. A rule reports a finding only if the raw table explains the outputs better than
+    each of 200 redrawn tables of the same shape.
 
     Args:
-        left: whatever left, in any nesting: containers, arrays, tables, tensors, models, bytes,
+        left: the released objects, in any nesting: containers, arrays, tables, tensors, models, bytes,
             pickles (never loaded), texts, files, log records, exceptions, replies.
-        raw: the table that must not leave: a DataFrame, an array, a mapping of columns, or a mapping
-            of owners to tables. Messages show values of :func:`sentinels` alone.
-        allow: public values that may leave (numbers, texts), and patterns of paths to leave out, such
-            as ``"left['metrics']*"``.
-        tolerance: share of a value by which released numbers may differ on top of their own rounding.
-        k: a value that k records share is nobody's own, and a group of k records is not small.
+        raw: the table that must not be released: a DataFrame, an array, a mapping of columns, or a
+            mapping of owners to tables. Messages show values of :func:`sentinels` only.
+        allow: public values that may be released (numbers, texts), and patterns of paths to ignore,
+            such as ``"left['metrics']*"``.
+        tolerance: relative difference allowed between released numbers and values, beyond rounding.
+        k: a value that k records share identifies none of them, and a group of k records is not small.
         schema: the public data dictionary, by whose bounds values may have been scaled.
-        alpha: how often it may convict a release that has nothing to do with the table; the running
-            test's share unless given.
-        may_be_empty: whether it is fine that nothing left at all, as in a log without a line.
-        off: families of rules to switch off, beside those of the suite (``privfed_off``).
+        alpha: largest probability of a finding in outputs independent of the table; by default the
+            running test's part.
+        may_be_empty: whether there may be no output, as for an empty log.
+        off: families of rules to switch off, in addition to the suite's (``privfed_off``).
 
     Raises:
         RawValueLeft: something was found; an AssertionError.
         Powerless: a planted record would not have been found; an AssertionError.
-        AssertionError: nothing left at all.
-        InputError: the raw data are no table, or an argument makes no sense.
+        AssertionError: nothing was released.
+        InputError: the raw data are no table, or an argument is invalid.
     """
     __tracebackhide__ = True
     suite, slack = current(), 0.0 if tolerance is None else tolerance
     _check(k, slack, off := (*off, *suite.off))
-    with np.errstate(all="ignore"):  # what left may be infinite, or hardly above zero
+    with np.errstate(all="ignore"):  # outputs may be infinite or subnormal
         numbers, texts = _allowed(allow)
         suite.tables += (tables := _without(texts, raw_tables(raw, schema, numbers, k)))
         released = Released.of(flatten(left, rows=True), texts)
         if released.empty or _is_nowhere(left):
             if may_be_empty and not released.unread:
                 return
-            told = [f"{often} x {why}" for why, often in released.unread.items()]
+            reasons = [f"{count} x {why}" for why, count in released.unread.items()]
             nothing = _NOWHERE if _is_nowhere(left) else _NOTHING
-            raise AssertionError("; not read: ".join([nothing, *told]))
+            raise AssertionError("; not read: ".join([nothing, *reasons]))
         settings = ScanSettings(share(alpha), slack, off)
-        found = search(tables, released, settings)
+        findings = search(tables, released, settings)
         blind = [name for table in tables for name in too_common(table, settings)]
-        looked = Looked(len(found), tuple(dict.fromkeys(blind)), released.unread)
-        found = suite.judged(found, looked, Redaction(tables).of)
-        if found:
-            raise RawValueLeft(_message(found, tables, blind), found)
+        looked = Looked(len(findings), tuple(dict.fromkeys(blind)), released.unread)
+        findings = suite.unaccepted(findings, looked, Redaction(tables).of)
+        if findings:
+            raise RawValueLeft(_message(findings, tables, blind), findings)
         _check_power(tables, settings)
 
 
 def _is_nowhere(left: object) -> bool:
-    """Whether it is the path of no file, or of an empty folder: only a name would be looked at."""
+    """Whether it is the path of no file, or of an empty folder, so that only a name would be searched."""
     return isinstance(left, Path) and not (left.is_file() or any(left.glob("*")))
 
 
@@ -116,7 +116,7 @@ def _check(k: int, tolerance: float, off: Sequence[str]) -> None:
 
 
 def _allowed(allow: object) -> tuple[np.ndarray, list[str]]:
-    """The numbers and the texts among what may leave."""
+    """Numbers and texts of the allowed values."""
     values = [leaf.value for leaf in flatten([allow] if isinstance(allow, str) else allow)]
     numbers = [value.ravel().astype(float) for value in values if isinstance(value, np.ndarray)]
     texts = [value for value in values if isinstance(value, str)]
@@ -124,22 +124,22 @@ def _allowed(allow: object) -> tuple[np.ndarray, list[str]]:
 
 
 def _without(texts: Sequence[str], tables: Sequence[RawTable]) -> Sequence[RawTable]:
-    """Tables of which some texts may leave."""
+    """Tables without texts that may be released."""
     if not texts:
         return tables
     return [replace(t, texts=tuple(c.without(texts) for c in t.texts)) for t in tables]
 
 
-def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Sequence[str]) -> str:
+def _message(findings: Sequence[Evidence], tables: Sequence[RawTable], blind: Sequence[str]) -> str:
     sentinel = all(table.sentinel for table in tables)
-    rules = list({one.rule: one for one in reversed(found)}.values())
-    chosen = sorted(rules, key=lambda one: (one.complexity, -one.nats))[:SHOWN]
+    rules = list({finding.rule: finding for finding in reversed(findings)}.values())
+    chosen = sorted(rules, key=lambda finding: (finding.complexity, -finding.nats))[:SHOWN]
     redaction = Redaction(tables)
-    lines = [f"raw values left ({number_of(len(found), 'finding')}):"]
-    for one in chosen:
-        lines.append(f"- {redaction.of(one.where)}: {_told(one, sentinel)}")
-        if one.mend:
-            lines.append(f"  {one.mend}")
+    lines = [f"raw values left ({number_of(len(findings), 'finding')}):"]
+    for finding in chosen:
+        lines.append(f"- {redaction.of(finding.where)}: {_describe(finding, sentinel)}")
+        if finding.mend:
+            lines.append(f"  {finding.mend}")
     if len(rules) > len(chosen):
         lines.append(f"and {len(rules) - len(chosen)} more in other forms")
     if blind:
@@ -147,14 +147,14 @@ def _message(found: Sequence[Evidence], tables: Sequence[RawTable], blind: Seque
     return "\n".join(lines)
 
 
-def _told(one: Evidence, sentinel: bool) -> str:
-    value = f" = {one.value()}" if sentinel and one.value() else ""
-    more = f", and {one.count - 1} more" if one.count > 1 else ""
-    form = f" ({one.precision})" if one.precision else ""
+def _describe(finding: Evidence, sentinel: bool) -> str:
+    value = f" = {finding.value()}" if sentinel and finding.value() else ""
+    more = f", and {finding.count - 1} more" if finding.count > 1 else ""
+    form = f" ({finding.precision})" if finding.precision else ""
     rank = f"explained better than by {DRAWS} of {DRAWS} re-drawn tables"
-    if one.certain:
+    if finding.certain:
         rank = "no other value has this digest or these bytes"
-    return f"{one.rule}{form}, {one.record}{value}{more}; {rank} [{one.family}]"
+    return f"{finding.rule}{form}, {finding.record}{value}{more}; {rank} [{finding.family}]"
 
 
 def _check_power(tables: Sequence[RawTable], settings: ScanSettings) -> None:

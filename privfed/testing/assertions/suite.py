@@ -1,4 +1,4 @@
-"""What a whole suite says of its leak assertions: rules switched off, findings accepted, what was seen."""
+"""State of a suite's leak assertions: disabled rules, accepted findings, and results."""
 
 import hashlib
 import json
@@ -14,109 +14,107 @@ from privfed.errors import InputError, number_of
 from privfed.leaks.evidence import Evidence
 from privfed.leaks.table import RawTable, raw_tables
 
-FORMAT = "privfed-leaks-baseline 1"  #: The form of a baseline file
-SHOWN = 8  #: How many columns a session's report names
+FORMAT = "privfed-leaks-baseline 1"  #: Format of a baseline file
+SHOWN = 8  #: Most columns named in a session's report
 
 
 @dataclass(frozen=True)
 class Looked:
-    """One assertion that looked: its findings, columns of which a cell was too common to convict, and what was
-    not read or not in full: why, and how often."""
+    """Result of one assertion: findings, columns whose single cells are too common to be detected, and
+    reasons why something was not read in full, with counts."""
 
     findings: int
     blind: tuple[str, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
-    accepted: int = 0  #: how many of the findings a reviewer has accepted
+    accepted: int = 0  #: findings that a reviewer has accepted
 
 
 @dataclass
 class Suite:
-    """The settings of a suite, and what its assertions saw."""
+    """Settings of a suite, and results of its assertions."""
 
     off: tuple[str, ...] = ()  #: Families of rules that are switched off
-    #: What a reviewer reads of accepted findings, by their digests.
+    #: Descriptions of accepted findings, by their digests.
     accepted: dict[str, str] = field(default_factory=dict)
     recording: bool = False  #: Whether findings that fail a test are accepted
     test: str = ""
     seen: list[Looked] = field(default_factory=list)
-    #: By digest, the findings of the last assertion that nobody had accepted.
+    #: Findings of the last assertion that were not accepted, by digest.
     last: dict[str, str] = field(default_factory=dict)
-    #: Digests of accepted findings that were met, and the tests that ran.
+    #: Digests of accepted findings that occurred, and the tests that ran.
     used: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
-    stopped: set[str] = field(default_factory=set)  #: Tests that ended where a finding was accepted
-    #: The raw tables of the running test, none of whose values is to be printed.
+    stopped: set[str] = field(default_factory=set)  #: Tests that ended at an accepted finding
+    #: Raw tables of the running test, whose values must not be printed.
     tables: list[RawTable] = field(default_factory=list)
 
     def keep_back(self, raw: object) -> None:
-        """Let a failure of the running test print no value of a table, where it is one."""
+        """Redact the values of a table, if it is one, in failures of the running test."""
         with suppress(InputError):
             self.tables += raw_tables(raw)
 
-    def judged(
-        self, found: Sequence[Evidence], looked: Looked, hidden: Callable[[str], str]
+    def unaccepted(
+        self, findings: Sequence[Evidence], looked: Looked, redact: Callable[[str], str]
     ) -> list[Evidence]:
-        """The findings that nobody has accepted, by digests of test, path (without raw texts), rule."""
+        """Return the findings not accepted, by digests of test, path (redacted) and rule."""
         new = []
         self.last.clear()
-        for one in found:
-            text = "\0".join((self.test, hidden(one.where), one.rule))
+        for finding in findings:
+            text = "\0".join((self.test, redact(finding.where), finding.rule))
             key = hashlib.sha256(text.encode()).hexdigest()[:24]
             if key in self.accepted:
                 self.used.add(key)
             else:
-                new.append(one)
-                self.last[key] = f"{self.test}: {one.rule}"
-        self.seen.append(replace(looked, accepted=len(found) - len(new)))
+                new.append(finding)
+                self.last[key] = f"{self.test}: {finding.rule}"
+        self.seen.append(replace(looked, accepted=len(findings) - len(new)))
         return new
 
     def accept_last(self) -> None:
-        """Accept what the last assertion found."""
+        """Accept the findings of the last assertion."""
         self.accepted |= self.last
         self.used |= set(self.last)
-        self.stopped |= {told.rpartition(": ")[0] for told in self.last.values()}
+        self.stopped |= {text.rpartition(": ")[0] for text in self.last.values()}
         self.seen[-1] = replace(self.seen[-1], accepted=self.seen[-1].findings)
 
-    def told(self) -> dict[str, Any]:
-        """All that a worker tells the session, as plain data."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results that a worker sends to the session, as JSON-like data."""
         return {
-            "seen": [
-                [one.findings, list(one.blind), dict(one.unread), one.accepted] for one in self.seen
-            ],
+            "seen": [[r.findings, list(r.blind), dict(r.unread), r.accepted] for r in self.seen],
             "used": sorted(self.used),
             "ran": sorted(self.ran),
             "stopped": sorted(self.stopped),
             "accepted": self.accepted,
         }
 
-    def hear(self, told: dict[str, Any]) -> None:
-        """Add what a worker tells."""
+    def merge(self, data: dict[str, Any]) -> None:
+        """Add the results of a worker."""
         self.seen += [
-            Looked(found, tuple(blind), unread, accepted)
-            for found, blind, unread, accepted in told["seen"]
+            Looked(findings, tuple(blind), unread, accepted)
+            for findings, blind, unread, accepted in data["seen"]
         ]
-        self.used |= set(told["used"])
-        self.ran |= set(told["ran"])
-        self.stopped |= set(told["stopped"])
-        self.accepted |= told["accepted"]
+        self.used |= set(data["used"])
+        self.ran |= set(data["ran"])
+        self.stopped |= set(data["stopped"])
+        self.accepted |= data["accepted"]
 
     def summary(self) -> list[str]:
-        """What the session's report says; nothing where no assertion looked."""
+        """Return lines for the session's report; empty if no assertion ran."""
         if not self.seen:
             return []
-        found = sum(one.findings for one in self.seen)
-        looked = f"{number_of(len(self.seen), 'assertion')} looked for raw values: {number_of(found, 'finding')}"
-        accepted = sum(one.accepted for one in self.seen)
+        n_findings = sum(item.findings for item in self.seen)
+        looked = f"{number_of(len(self.seen), 'assertion')} looked for raw values: {number_of(n_findings, 'finding')}"
+        accepted = sum(item.accepted for item in self.seen)
         lines = [f"{looked}, {accepted} of them accepted by the baseline"]
         if self.off:
             lines.append(f"switched off: {', '.join(self.off)}")
-        blind = Counter(name for one in self.seen for name in one.blind)
+        blind = Counter(name for item in self.seen for name in item.blind)
         if blind:
-            often = [
+            columns = [
                 f"{name!r} ({number_of(count, 'time')})" for name, count in blind.most_common()
             ]
-            lines.append(too_common_alone(often))
-        unread = sum((Counter(one.unread) for one in self.seen), Counter[str]())
+            lines.append(too_common_alone(columns))
+        unread = sum((Counter(item.unread) for item in self.seen), Counter[str]())
         lines += [f"not read in full: {count} x {why}" for why, count in unread.most_common(SHOWN)]
         if self.stopped:
             lines.append(
@@ -127,17 +125,17 @@ class Suite:
         return [*lines, f"{number_of(stale, 'accepted finding')} not met again"] if stale else lines
 
     def write(self, path: Path) -> None:
-        """Write the accepted findings, in a form that two reviews can be compared by: those that were met,
-        and those of tests that did not run."""
-        listed = sorted(self.accepted.items())
-        away = {key for key, told in listed if told.rpartition(": ")[0] not in self.ran}
-        kept = {key: told for key, told in listed if key in self.used | away}
+        """Write the accepted findings, sorted for comparison: those that occurred, and those of tests that
+        did not run."""
+        items = sorted(self.accepted.items())
+        not_run = {key for key, entry in items if entry.rpartition(": ")[0] not in self.ran}
+        kept = {key: entry for key, entry in items if key in self.used | not_run}
         text = json.dumps({"format": FORMAT, "accepted": kept}, indent=1)
         path.write_text(text + "\n", encoding="utf-8")
 
 
 def too_common_alone(columns: Sequence[str]) -> str:
-    """Of which columns a single cell would not be noticed, the first ones by name."""
+    """Return a sentence naming columns whose single cells would not be detected."""
     more = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
     return (
         f"most cells of {', '.join(columns[:SHOWN])}{more} are too common for one alone to convict"
@@ -145,13 +143,13 @@ def too_common_alone(columns: Sequence[str]) -> str:
 
 
 def read_baseline(path: Path) -> dict[str, str]:
-    """The accepted findings of a file, none where there is none; an InputError if it is no baseline."""
+    """Return the accepted findings of a file; empty if it does not exist, InputError if it is no baseline."""
     if not path.exists():
         return {}
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        if held["format"] == FORMAT:
-            return {str(key): str(told) for key, told in held["accepted"].items()}
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] == FORMAT:
+            return {str(key): str(text) for key, text in data["accepted"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise InputError(f"{path.name} is no baseline; write it with --privfed-update-baseline")
@@ -161,13 +159,13 @@ _suite: ContextVar[Suite | None] = ContextVar("the running suite", default=None)
 
 
 def current() -> Suite:
-    """The running suite, or one without settings that remembers nothing."""
+    """Return the running suite, or a new one with default settings."""
     return _suite.get() or Suite()
 
 
 @contextmanager
 def running(suite: Suite, test: str = "") -> Iterator[Suite]:
-    """Within it, assertions belong to a suite, and to one of its tests."""
+    """Context in which assertions belong to a suite and one of its tests."""
     suite.test = test
     suite.ran.add(test)
     suite.tables.clear()

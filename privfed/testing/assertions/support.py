@@ -13,13 +13,13 @@ from privfed.leaks.reading.leaf import Leaf
 from privfed.leaks.reading.walk import flatten
 from privfed.testing.assertions.suite import current
 
-#: How many tables, with all but a few records drawn anew, must leave a number as it is.
+#: Tables, with all but a few records redrawn, on which a number must be unchanged.
 CONFIRMED = 3
-AGAIN = 2  #: How many runs without a record must differ again, for noise may seldom change a number
-SHOWN = 4  #: How many findings a message tells of
-PLANTED = "planted"  #: Where the planted value lies
-Key = tuple[str, int]  #: A leaf by its path, and by which of the leaves of that path it is
-#: The records that elements of leaves depend on, where they are few.
+AGAIN = 2  #: Repeated runs without a record that must differ again, since noise may change a number rarely
+SHOWN = 4  #: Most findings in a message
+PLANTED = "planted"  #: Path of the planted value
+Key = tuple[str, int]  #: A leaf's path, and its index among the leaves of that path
+#: Records that elements of leaves depend on, if they are few.
 Few = Mapping[tuple[Key, int], tuple[int, ...]]
 
 
@@ -30,28 +30,27 @@ class FewRecords(AssertionError):
 def assert_support(
     run: Callable[[Any], object], raw: Any, k: int = 5, *, allow: Sequence[str] = (), seed: int = 0
 ) -> None:
-    """Assert that every number, text and string of bytes that ``run`` lets out depends on k records.
+    """Assert that every number, text and byte string that ``run`` releases depends on at least k records.
 
-    Each record in turn is left out, and each is replaced by another; what changes depends on it. A
-    number that fewer than k records change is looked at again, with all other records drawn anew:
-    what then stays as it was is a function of those few alone. What differs between two runs on the
-    same table, or changes without a record and does not when it is left out again, is noised, and passes; fix the
-    seed of noise in ``run`` to look behind it. What
-    nothing changes is public.
+    Each record in turn is removed, and replaced by another; outputs that change depend on it. A number
+    that fewer than k records change is tested again with all other records redrawn: if it is unchanged, it
+    is a function of those few. Outputs that differ between two runs on the same table, or that change only
+    once without a record, are noised and pass; fix the seed of the noise in ``run`` to test them. Outputs
+    that never change are public.
 
-    It says nothing of sums of few records beside sums of many (:func:`assert_no_raw` does), nor of
-    whether the noise is enough (:func:`assert_dp` does).
+    Sums of few records combined with sums of many are not tested (see :func:`assert_no_raw`), nor is the
+    amount of noise (see :func:`assert_dp`).
 
     Args:
-        run: what is tested: takes a table and gives what leaves, in any form.
-        raw: the table, as ``run`` takes it: a DataFrame, an array, a list of records.
-        k: how many records a number must depend on.
-        allow: patterns of paths to leave out, such as ``"left['n']"``.
-        seed: of the records that are drawn anew.
+        run: function under test; takes a table, returns what it releases, in any form.
+        raw: the table, in the form that ``run`` takes: a DataFrame, an array, a list of records.
+        k: number of records that each number must depend on.
+        allow: patterns of paths to ignore, such as ``"left['n']"``.
+        seed: of the redrawn records.
 
     Raises:
         FewRecords: something depends on fewer records; an AssertionError.
-        AssertionError: nothing left, or a planted value of one record was not noticed.
+        AssertionError: nothing was released, or a planted value of one record was not detected.
         InputError: the table has fewer than two records or k is below 2.
     """
     __tracebackhide__ = True
@@ -59,12 +58,12 @@ def assert_support(
     if k < 2 or len(raw) < 2:
         raise InputError("support needs k of at least 2 and a table of at least two records")
     study = _Study(run, raw, k, allow, seed)
-    few = study.few()
+    few = study.few_records()
     if all(path.startswith(PLANTED) for path, _ in study.base):
         raise AssertionError("nothing left at all, so that there is nothing to look at")
-    left = {at: records for at, records in few.items() if not at[0][0].startswith(PLANTED)}
-    if left:
-        raise FewRecords(_message(study, left))
+    failing = {key: records for key, records in few.items() if not key[0][0].startswith(PLANTED)}
+    if failing:
+        raise FewRecords(_message(study, failing))
     if not few:
         raise AssertionError(
             "a planted value of one record was not noticed: leaving a record out changes nothing in "
@@ -73,11 +72,11 @@ def assert_support(
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A leaf, which of its elements are noised, and the records that changed each.
+class _ElementState:
+    """A leaf, whether each of its elements is noised, and the records that changed each.
 
-    ``changed`` holds up to k records for each way of changing one and each element, shape
-    (2, elements, k); ``count`` says how many, shape (2, elements).
+    ``changed`` holds up to k records for each change (removal, replacement) and element, shape
+    (2, elements, k); ``count`` is their number, shape (2, elements).
     """
 
     leaf: Leaf
@@ -86,100 +85,100 @@ class _Seen:
     count: np.ndarray
 
     def settled(self) -> bool:
-        """Whether k records have changed each element, in each way."""
+        """Whether k records have changed each element, by either change."""
         enough = (self.count == self.changed.shape[2]).all(axis=0)
         return bool((enough | self.noised).all())
 
 
 class _Study:
-    """Runs on changed tables, and what changed."""
+    """Runs on changed tables, and the elements that changed."""
 
     def __init__(
         self, run: Callable[[Any], object], raw: Any, k: int, allow: Sequence[str], seed: int
     ) -> None:
         self.k, self._run, self._raw, self._allow = k, run, raw, allow
-        self._rng, self._everybody = np.random.default_rng(seed), np.arange(len(raw))
-        first, again = self._leaves(self._everybody), self._leaves(self._everybody)
-        self.base: dict[Key, _Seen] = {}
+        self._rng, self._all_records = np.random.default_rng(seed), np.arange(len(raw))
+        first, again = self._leaves(self._all_records), self._leaves(self._all_records)
+        self.base: dict[Key, _ElementState] = {}
         for key, leaf in first.items():
             noised = _differ(leaf, again.get(key))
             changed = np.zeros((2, noised.size, k), np.int32)
             count = np.zeros((2, noised.size), np.int64)
-            self.base[key] = _Seen(leaf, noised, changed, count)
+            self.base[key] = _ElementState(leaf, noised, changed, count)
 
     def _leaves(self, chosen: np.ndarray) -> dict[Key, Leaf]:
-        some = _taken(self._raw, chosen)
-        frame = isinstance(some, pd.DataFrame | pd.Series)
-        first = some.iloc[:1].to_numpy().tolist() if frame else some[:1]
-        return _keyed(self._run(some), "left", self._allow) | _keyed(first, PLANTED, ())
+        subset = _subset(self._raw, chosen)
+        frame = isinstance(subset, pd.DataFrame | pd.Series)
+        first = subset.iloc[:1].to_numpy().tolist() if frame else subset[:1]
+        return _by_path(self._run(subset), "left", self._allow) | _by_path(first, PLANTED, ())
 
-    def few(self) -> Few:
-        """Elements that fewer than k records change, and that stay where all others are redrawn."""
-        for record in self._rng.permutation(len(self._everybody)).tolist():
-            if all(seen.settled() for seen in self.base.values()):
+    def few_records(self) -> Few:
+        """Return elements that fewer than k records change, and that are unchanged if all others are redrawn."""
+        for record in self._rng.permutation(len(self._all_records)).tolist():
+            if all(state.settled() for state in self.base.values()):
                 break
-            for way in range(2):
-                self._change(way, record, self._leaves(self._without(way, record)))
+            for change in range(2):
+                self._change(change, record, self._leaves(self._without(change, record)))
         redrawn: dict[tuple[int, ...], list[dict[Key, Leaf]]] = {}
         again: dict[tuple[int, int], list[dict[Key, Leaf]]] = {}
         few = {}
-        for key, way, element, records in self._suspects():
+        for key, change, element, records in self._suspects():
             leaf = self.base[key].leaf
-            for at in ((way, record) for record in records):
-                if at not in again:
-                    again[at] = [self._leaves(self._without(*at)) for _ in range(AGAIN)]
-            answers = [answer for one in records for answer in again[way, one]]
+            for pair in ((change, record) for record in records):
+                if pair not in again:
+                    again[pair] = [self._leaves(self._without(*pair)) for _ in range(AGAIN)]
+            answers = [answer for r in records for answer in again[change, r]]
             if not all(_differ(leaf, answer.get(key))[element] for answer in answers):
-                continue  # noise that seldom changes it
+                continue  # noise that rarely changes it
             if records not in redrawn:
                 redrawn[records] = [self._redrawn(records) for _ in range(CONFIRMED)]
-            if not any(_differ(leaf, left.get(key))[element] for left in redrawn[records]):
+            if not any(_differ(leaf, leaves.get(key))[element] for leaves in redrawn[records]):
                 few[key, element] = records
         return few
 
-    def _without(self, way: int, record: int) -> np.ndarray:
-        """All records but one, which is left out, or has another in its place."""
-        if way == 0:
-            return np.delete(self._everybody, record)
-        count, chosen = len(self._everybody), self._everybody.copy()
+    def _without(self, change: int, record: int) -> np.ndarray:
+        """All records except one, which is removed or replaced by another."""
+        if change == 0:
+            return np.delete(self._all_records, record)
+        count, chosen = len(self._all_records), self._all_records.copy()
         chosen[record] = (record + 1 + count // 3) % count
         return chosen
 
-    def _change(self, way: int, record: int, now: Mapping[Key, Leaf]) -> None:
-        for key, seen in self.base.items():
-            differs = _differ(seen.leaf, now.get(key)) & ~seen.noised
-            at = np.flatnonzero(differs & (seen.count[way] < self.k))
-            seen.changed[way, at, seen.count[way, at]] = record
-            seen.count[way, at] += 1
+    def _change(self, change: int, record: int, leaves: Mapping[Key, Leaf]) -> None:
+        for key, state in self.base.items():
+            differs = _differ(state.leaf, leaves.get(key)) & ~state.noised
+            index = np.flatnonzero(differs & (state.count[change] < self.k))
+            state.changed[change, index, state.count[change, index]] = record
+            state.count[change, index] += 1
 
     def _suspects(self) -> Iterator[tuple[Key, int, int, tuple[int, ...]]]:
-        for key, seen in self.base.items():
-            for way, element in np.argwhere((seen.count > 0) & (seen.count < self.k)).tolist():
-                records = seen.changed[way, element, : seen.count[way, element]]
-                yield key, way, element, tuple(sorted(records.tolist()))
+        for key, state in self.base.items():
+            for change, element in np.argwhere((state.count > 0) & (state.count < self.k)).tolist():
+                records = state.changed[change, element, : state.count[change, element]]
+                yield key, change, element, tuple(sorted(records.tolist()))
 
     def _redrawn(self, fixed: Sequence[int]) -> dict[Key, Leaf]:
-        chosen = self._everybody.copy()
+        chosen = self._all_records.copy()
         others = np.setdiff1d(chosen, fixed)
         if len(others):
             chosen[others] = self._rng.choice(others, len(others))
         return self._leaves(chosen)
 
 
-def _taken(table: Any, chosen: np.ndarray) -> Any:
-    """The table of some records, in that order; of the same type."""
+def _subset(table: Any, chosen: np.ndarray) -> Any:
+    """The chosen records of a table, in order, as the same type."""
     if isinstance(table, pd.DataFrame | pd.Series):
         return table.iloc[chosen]
     if isinstance(table, list | tuple):
-        return type(table)(table[int(place)] for place in chosen)
+        return type(table)(table[int(index)] for index in chosen)
     return table[chosen]
 
 
-def _keyed(left: object, root: str, allow: Sequence[str]) -> dict[Key, Leaf]:
+def _by_path(output: object, root: str, allow: Sequence[str]) -> dict[Key, Leaf]:
     times: Counter[str] = Counter()
     keyed = {}
-    for whole in flatten(left, root):
-        leaf = whole.less(allow)
+    for full in flatten(output, root):
+        leaf = full.less(allow)
         if leaf is not None:
             keyed[leaf.path, times[leaf.path]] = leaf
             times[leaf.path] += 1
@@ -187,35 +186,35 @@ def _keyed(left: object, root: str, allow: Sequence[str]) -> dict[Key, Leaf]:
 
 
 def _elements(leaf: Leaf) -> np.ndarray:
-    """Numbers one by one; a text or a string of bytes as one element."""
+    """Elements of a leaf: its numbers; a text or byte string is one element."""
     if isinstance(leaf.value, np.ndarray):
         return leaf.value.reshape(-1)
     return np.array([leaf.value], dtype=object)
 
 
-def _differ(leaf: Leaf, now: Leaf | None) -> np.ndarray:
-    """Which elements differ, of each name; where there are more or fewer, those that stand nowhere any more.
+def _differ(leaf: Leaf, new: Leaf | None) -> np.ndarray:
+    """Whether each element differs, compared by name or position; if the number changed, whether it is missing.
 
-    Of unnamed ones only fractions are looked for, for a count may stand elsewhere by chance: whole numbers differ.
+    Then only fractions are searched: an integer may occur elsewhere by chance, so it counts as different.
     """
     value = _elements(leaf)
-    other = None if now is None else _elements(now)
-    if now is None or other is None or value.dtype.kind != other.dtype.kind:
+    other = None if new is None else _elements(new)
+    if new is None or other is None or value.dtype.kind != other.dtype.kind:
         return np.ones(value.shape, dtype=bool)
-    if _named(leaf) and _named(now):
-        at = {name: place for place, name in enumerate(now.labels or ())}
-        places = np.array([at.get(name, len(other)) for name in leaf.labels or ()], dtype=int)
-        there = places < len(other)
-        found = np.append(other, other.dtype.type())[places]
-        return np.asarray(~there | _unequal(value, found))
+    if _has_names(leaf) and _has_names(new):
+        index = {name: i for i, name in enumerate(new.labels or ())}
+        order = np.array([index.get(name, len(other)) for name in leaf.labels or ()], dtype=int)
+        is_there = order < len(other)
+        matched = np.append(other, other.dtype.type())[order]
+        return np.asarray(~is_there | _unequal(value, matched))
     if other.shape != value.shape:
         fractions = value % 1 != 0 if value.dtype.kind == "f" else False
         return np.asarray(~(fractions & np.isin(value, other)))
     return _unequal(value, other)
 
 
-def _named(leaf: Leaf) -> bool:
-    """Whether each element has a name of its own, as the values of a mapping have, and those of a text have not."""
+def _has_names(leaf: Leaf) -> bool:
+    """Whether each element has a distinct name, as values of a mapping do and those of a text do not."""
     return (
         isinstance(leaf.value, np.ndarray)
         and leaf.value.ndim == 1
@@ -236,8 +235,8 @@ def _message(study: _Study, few: Few) -> str:
     lines = [f"{items} on fewer than {study.k} records:"]
     for (key, element), records in list(few.items())[:SHOWN]:
         where = study.base[key].leaf.element(element)
-        of = "record" if len(records) == 1 else "records"
-        lines.append(f"- {where}: on {of} {', '.join(map(str, records))} alone")
+        noun = "record" if len(records) == 1 else "records"
+        lines.append(f"- {where}: on {noun} {', '.join(map(str, records))} alone")
     lines.append(
         f"  pool at least {study.k} records in each number, suppress what has fewer (and what could "
         "be subtracted), or add noise"
