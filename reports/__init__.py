@@ -1,1 +1,1 @@
-"""Reports: what ledgers and findings say, for people. They read, and decide nothing."""
+"""Reports on ledgers and findings. They only read, and decide nothing."""

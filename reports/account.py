@@ -1,4 +1,4 @@
-"""The ledgers of one policy as plain figures."""
+"""The ledgers of one policy in figures."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class ChargedQuery:
 
 @dataclass(frozen=True)
 class BlockAccount:
-    """A study's own block of a lasting budget: what is proved of its releases alone, for ever."""
+    """A study's block of a persistent budget: the permanent guarantee of its releases alone."""
 
     epsilon: float  #: of the study's releases, given all that was released before it began
     delta: float  #: its delta
@@ -53,7 +53,7 @@ class BlockAccount:
     #: accountant's ``filter`` of its share
     method: str
     share: float  #: the largest fraction of the budget in force that its share takes
-    priced: float  #: epsilon of its share, as its price and the ledger's budget say it
+    priced: float  #: epsilon of its share, as stated by its price and the ledger's budget
     risk: Risk  #: bounds on any attack on the study's releases alone
 
 
@@ -70,14 +70,14 @@ class ClientAccount:
     #: proven epsilon spent so far, nats, at ``delta``; None without a finite guarantee
     epsilon: float | None = None
     delta: float = 0.0  #: its delta
-    #: proven epsilon of the whole exchange, whatever later queries are: the budget's, or None if no
+    #: proven epsilon of the whole exchange, for any later queries: the budget's, or None if no
     #: ceiling was fixed in advance and kept
     ceiling: float | None = None
     budget: float | None = None  #: the policy's epsilon, or None
-    #: the tightest guarantee of all that may be asked, or None without a guarantee
+    #: the tightest guarantee of all queries that are allowed, or None without a guarantee
     tight: pld.ComposedGuarantee | None = None
     risk: Risk | None = None  #: bounds on any attack, or None without a guarantee
-    secure: bool = True  #: whether all noise was secure; test noise protects nobody
+    secure: bool = True  #: whether all noise was secure; test noise protects no one
     head: tuple[int, str] = (0, "")  #: number and hash of the ledger's head
     #: whether the total exceeds the budget (compared exactly, before any conversion)
     over: bool = False
@@ -85,20 +85,20 @@ class ClientAccount:
     intact: bool = True
     amended: bool = False  #: whether the budget was changed after a charge
     total: Amount = ()  #: the sum of all charges under the policy's accountant
-    taken: Amount = ()  #: that, and what is reserved for studies and not charged yet
-    #: the epsilon that one more study may spend, beside what is reserved for others; None without a budget
+    taken: Amount = ()  #: that, and amounts reserved for studies but not charged yet
+    #: epsilon that one more study may spend, besides what is reserved for others; None without a budget
     room: Fraction | None = None
     steps: list[ChargedQuery] = field(default_factory=list)  #: all charged queries in order
-    principals: set[str] = field(default_factory=set)  #: who asked them
+    principals: set[str] = field(default_factory=set)  #: names of the servers that sent them
     #: number of individuals in a cohort; the figures are those of the highest cost
     people: int | None = None
-    #: what the figures rest on beside what is derived; see :class:`.Loss`
+    #: basis of the figures besides derivations; see :class:`.Loss`
     basis: tuple[str, ...] = ()
     block: BlockAccount | None = None  #: the study's own block of a lasting budget, or None
 
     @property
     def proved(self) -> float | None:
-        """The epsilon of the whole exchange, or without a ceiling that spent so far."""
+        """Epsilon of the whole exchange, or, without a ceiling, epsilon spent so far."""
         return self.epsilon if self.ceiling is None else self.ceiling
 
     @property
@@ -141,22 +141,22 @@ def read(
 ) -> PolicyAccount:
     """Read the ledgers of one policy.
 
-    With shares of a lasting budget, totals and risk are those of the budget in force, whatever any study
-    still asks; the study's own are stated apart.
+    With blocks of a persistent budget, totals and risk are those of the budget in force, for any later
+    queries of any study; those of the study alone are stated separately.
 
     Args:
-        policy: the adopted policy; of a named study each owner's budget is the one in force in her ledger.
+        policy: the adopted policy; for a named study, each owner's budget is the one in force in her ledger.
         ledgers: by client.
         heads: the last heads that the server saw; the chains must pass through them, and a client
             with a head but no ledger is not intact.
-        study: the study whose block is stated.
+        study: the study whose block is stated; empty for none.
     """
     shared: dict[Budget | None, _Gauge] = {}
     gauges: dict[str, _Gauge] = {}
     for name, ledger in ledgers.items():
-        held = ledger.policies().get(study, policy) if study else policy
-        own = replace(policy, budget=held.budget)
-        gauges[name] = shared.setdefault(own.budget, _Gauge(own))
+        adopted = ledger.policies().get(study, policy) if study else policy
+        in_force = replace(policy, budget=adopted.budget)
+        gauges[name] = shared.setdefault(in_force.budget, _Gauge(in_force))
     blocks = {name: ledger.study_blocks() for name, ledger in ledgers.items()}
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
@@ -174,9 +174,9 @@ def read(
         )
         for name, ledger in ledgers.items()
     )
-    gone = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
-    every = tuple(sorted(clients + gone, key=lambda client: natural(client.client)))
-    return PolicyAccount(policy, accountant_of(policy), every, _kinds(rows.values()))
+    missing = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
+    accounts = tuple(sorted(clients + missing, key=lambda client: natural(client.client)))
+    return PolicyAccount(policy, accountant_of(policy), accounts, _kinds(rows.values()))
 
 
 def _intact(ledger: Ledger, head: Head | None) -> bool:
@@ -199,11 +199,11 @@ class _Gauge:
     @cached_property
     def allowed(self) -> tuple[pld.KindAllowance, ...] | None:
         """The maximum that the policy allows, if bounded."""
-        found = dearest_of(self.policy)
-        if found is None:
+        limits = dearest_of(self.policy)
+        if limits is None:
             return None
         return tuple(
-            pld.KindAllowance(kind, times, losses) for kind, (times, losses) in found.items()
+            pld.KindAllowance(kind, times, losses) for kind, (times, losses) in limits.items()
         )
 
     def stated(self, total: Amount, amended: bool) -> PrivacyStatement:
@@ -216,31 +216,31 @@ class _Gauge:
         return self.known[key]
 
     def room(self, ledger: Ledger) -> Fraction | None:
-        """Return what one more study may spend beside what others have reserved."""
+        """Return what one more study may spend besides what others have reserved."""
         budget, accountant = self.policy.budget, self.accountant
         return None if budget is None else accountant.left(ledger.taken(accountant), budget)
 
     def block(self, rows: list[Entry], block: StudyBlock, delta: Fraction) -> BlockAccount:
-        """State a study's own block, fixed when it began, by its share or by what its policy allows: whichever is less."""
+        """State a study's block, fixed when it began: the smaller of its share and the total that its policy allows."""
         assert self.policy.budget is not None
-        own = [row for row in rows if row.body.get("study") == block.study]
+        own_rows = [row for row in rows if row.body.get("study") == block.study]
         epsilon, _ = self.accountant.guarantee(block.share, delta)
-        tight = pld.of_entries(own, self.allowed, float(delta), float(epsilon))
+        tight = pld.of_entries(own_rows, self.allowed, float(delta), float(epsilon))
         key = (block.share, tight.method, tight.epsilon)
         if key not in self.risks:
             self.risks[key] = Risk.of(self._curve(tight, block.share))
-        share = fraction_of(block.share, self.accountant.ceiling(self.policy.budget))
+        fraction = fraction_of(block.share, self.accountant.ceiling(self.policy.budget))
         return BlockAccount(
             tight.epsilon,
             float(delta),
             tight.method,
-            float(share),
+            float(fraction),
             float(epsilon),
             self.risks[key],
         )
 
     def _curve(self, tight: pld.ComposedGuarantee | None, amount: Amount) -> Tradeoff:
-        """The trade-off that a figure stands on: of what composed it, else of the accountant's amount."""
+        """Trade-off behind a figure: of its composition method, or of the accountant's amount."""
         if tight is not None and self.allowed and tight.method in ("pld", "rdp"):
             if tight.method == "pld":
                 return Tradeoff.of(pld.distribution_of(self.allowed))
@@ -272,11 +272,11 @@ def _client(
     accountant = gauge.accountant
     account.total = accountant.nothing
     gauge.fixed = fixed_totals(rows, accountant)
-    each = None if people is None else Allowances(people, len(accountant.components))
+    allowances = None if people is None else Allowances(people, len(accountant.components))
     refusals: Counter[str] = Counter()
     for row in rows:
         if row.event in CHARGING:
-            _step(account, row, gauge, each)
+            _step(account, row, gauge, allowances)
         elif row.event == "released":
             account.released, account.bytes = account.released + 1, account.bytes + len(row.payload)
         elif row.event == "failed":
@@ -301,20 +301,23 @@ def _prove(
     if account.unprotected == 0:
         account.epsilon = float(stated.epsilon)
         account.ceiling = None if stated.ceiling is None else float(stated.ceiling)
-        own, delta = account.proved or 0.0, float(stated.delta or STATED)
+        epsilon, delta = account.proved or 0.0, float(stated.delta or STATED)
         allowed = gauge.allowed if block is None else None  # other studies may ask for more
-        account.tight = pld.of_entries(rows, allowed, delta, own)
+        account.tight = pld.of_entries(rows, allowed, delta, epsilon)
         account.risk = gauge.risk(account)
         if block is not None:
             account.block = gauge.block(rows, block, stated.delta)
 
 
-def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | None) -> None:
-    """Count one row: a block is several charges and no query, a draw a query and no charge; a cohort's highest total."""
+def _step(account: ClientAccount, row: Entry, gauge: _Gauge, allowances: Allowances | None) -> None:
+    """Count one row: a block is several charges without a query, a draw a query without a charge.
+
+    A cohort's total is the highest of any individual.
+    """
     loss = Loss.from_dict(row.body["loss"])
-    if each is not None and loss.counted:
-        each.follow(row, gauge.accountant)
-        account.total = each.most
+    if allowances is not None and loss.counted:
+        allowances.follow(row, gauge.accountant)
+        account.total = allowances.most
     else:
         times = {"block": row.body.get("count", 1), "drawn": 0}.get(row.event, 1)
         account.total = plus(account.total, gauge.accountant.cost(loss), times)
@@ -331,7 +334,7 @@ def _step(account: ClientAccount, row: Entry, gauge: _Gauge, each: Allowances | 
 def _kinds(clients: Iterable[list[Entry]]) -> tuple[KindLine, ...]:
     """Group all charged queries by kind, in order of first appearance."""
     grouped: dict[str, list[dict[str, Any]]] = {}
-    left: dict[str, Entry] = {}
+    first: dict[str, Entry] = {}
     for rows in clients:
         kinds: dict[tuple[str, str], str] = {}
         for row in rows:
@@ -339,18 +342,18 @@ def _kinds(clients: Iterable[list[Entry]]) -> tuple[KindLine, ...]:
                 grouped.setdefault(row.body["kind"], []).append(row.body)
                 kinds[row.principal, row.request] = row.body["kind"]
             elif row.event == "released" and (row.principal, row.request) in kinds:
-                left.setdefault(kinds[row.principal, row.request], row)
-    return tuple(_kind(kind, bodies, left.get(kind)) for kind, bodies in grouped.items())
+                first.setdefault(kinds[row.principal, row.request], row)
+    return tuple(_kind(kind, bodies, first.get(kind)) for kind, bodies in grouped.items())
 
 
-def _by_record(left: Entry) -> bool:
+def _by_record(entry: Entry) -> bool:
     """Whether a release holds an exact part with one row per record."""
-    reply = Envelope("release", left.payload).open() if left.payload else None
+    reply = Envelope("release", entry.payload).open() if entry.payload else None
     parts = reply.parts.values() if isinstance(reply, Release) else ()
     return any(part.noise is None and "record" in part.axes for part in parts)
 
 
-def _kind(kind: str, bodies: list[dict[str, Any]], left: Entry | None) -> KindLine:
+def _kind(kind: str, bodies: list[dict[str, Any]], entry: Entry | None) -> KindLine:
     parts: dict[str, str] = {}
     for body in bodies:
         parts |= body.get("mechanisms", {})
@@ -358,11 +361,11 @@ def _kind(kind: str, bodies: list[dict[str, Any]], left: Entry | None) -> KindLi
     reasons = dict.fromkeys(loss.unprotected for loss in losses if loss.unprotected)
     words = tuple(dict.fromkeys(in_words(loss) for loss in losses))
     finite = all(loss.finite for loss in losses)
-    by_record = left is not None and not finite and _by_record(left)
+    by_record = entry is not None and not finite and _by_record(entry)
     return KindLine(kind, about(kind), parts, len(bodies), words, finite, tuple(reasons), by_record)
 
 
 def _amount(loss: Loss) -> tuple[bool, Fraction, Fraction]:
     """Return a sort key of a loss; infinite ones are last."""
-    own = loss.rho if loss.epsilon is None else loss.epsilon
-    return not loss.finite, own or Fraction(0), loss.delta
+    value = loss.rho if loss.epsilon is None else loss.epsilon
+    return not loss.finite, value or Fraction(0), loss.delta

@@ -1,4 +1,4 @@
-"""Two pages for whoever answers for a study and is no engineer: what left, to whom, how risky, what is left, what to do."""
+"""Two pages for those responsible for a study: releases, recipients, risk, remaining budget, actions."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ class PolicyAnswers:
     name: str
     verdict: str
     good: bool
-    left: tuple[str, ...]
+    released: tuple[str, ...]
     risk: tuple[str, ...]
-    worth: tuple[str, ...]
+    performance: tuple[str, ...]
     remains: tuple[str, ...]
     to_do: tuple[str, ...]
 
 
 def answers(report: Report, policy: PolicyReport) -> PolicyAnswers:
-    """Answer a board's questions about one policy, in the order in which they are asked."""
+    """Answer a board's questions about one policy."""
     return PolicyAnswers(
         policy.name,
         _verdict(policy),
         policy.finite and not policy.breaches and policy.strength == "safe",
-        tuple(_left(policy)),
+        tuple(_released(policy)),
         tuple(_risk(policy)),
-        tuple(_worth(policy)),
+        tuple(_performance(policy)),
         tuple(remarks.remains(report, policy)),
         tuple(remarks.to_do(report, policy)),
     )
@@ -44,7 +44,7 @@ def answers(report: Report, policy: PolicyReport) -> PolicyAnswers:
 def chosen(report: Report, name: str = "") -> PolicyReport:
     """Return the policy that a board decides on: the one named (InputError: none is), else the first finite one.
 
-    Where all policies read the same records, with the figures of all: see :meth:`.Report.standing`.
+    If all policies read the same records, with the figures of all: see :meth:`.Report.standing`.
     """
     named = {policy.name: policy for policy in report.policies}
     if name and name not in named:
@@ -56,16 +56,16 @@ def chosen(report: Report, name: str = "") -> PolicyReport:
 
 
 def board_page(report: Report, policy: str = "") -> str:
-    """Return the page for whoever answers for a study: what left, to whom, how risky, what to do.
+    """Return the page for those responsible for a study: releases, recipients, risk, actions.
 
-    `policy` is the one that is decided on; by default the first with a finite guarantee.
+    `policy` is the one to decide on; by default the first with a finite guarantee.
     """
     decided = chosen(report, policy)
     return rendered(
         "board.html",
         report=report,
         policy=decided,
-        said=answers(report, decided),
+        answer=answers(report, decided),
         others=[
             answers(report, report.standing(other))
             for other in report.policies
@@ -76,32 +76,32 @@ def board_page(report: Report, policy: str = "") -> str:
 
 
 def uncovered(report: Report) -> tuple[str, ...]:
-    """What no figure of the page covers."""
+    """Return sentences on risks that no figure of the page covers."""
     units = {policy.account.policy.unit for policy in report.policies}
-    said = [
+    sentences = [
         "What the model shows about a person that it would show just as well without her data.",
         "Access to the owners' own machines, tables, keys or ledgers: a guarantee covers releases only.",
         "Attacks that were not tried. A guarantee, where there is one, holds against all of them.",
     ]
-    if several := " or ".join(SUBJECTS[unit].many for unit in sorted(units & {"record", "rule"})):
-        said.append(
-            f"Persons with several {several}: k {several} of one person mean k times the epsilon, and a larger delta, if any."
+    if plural := " or ".join(SUBJECTS[unit].many for unit in sorted(units & {"record", "rule"})):
+        sentences.append(
+            f"Persons with several {plural}: k {plural} of one person mean k times the epsilon, and a larger delta, if any."
         )
     if report.withheld:
         left_out = "What attacks achieved"
         if not any(policy.scores for policy in report.policies):
             left_out = "What attacks achieved, and how well the model predicts"
-        said.append(f"{left_out}: left out, because it is measured on the records themselves.")
+        sentences.append(f"{left_out}: left out, because it is measured on the records themselves.")
     if report.simulated:
-        said.append(
+        sentences.append(
             "The separation of the owners: this was a simulation, in which one process held all records and ran "
             "every owner's gate."
         )
     if any(policy.account.policy.masked for policy in report.policies):
-        said.append(
+        sentences.append(
             "More colluding owners than the policy allows for: then only her own share of the noise protects an owner's records."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
 def _verdict(policy: PolicyReport) -> str:
@@ -118,23 +118,23 @@ def _verdict(policy: PolicyReport) -> str:
     return "Protected, but weakly" if policy.strength == "weak" else "Protected"
 
 
-def _left(policy: PolicyReport) -> Iterator[str]:
+def _released(policy: PolicyReport) -> Iterator[str]:
     subject = SUBJECTS[policy.account.policy.unit]
     if policy.silent:
         yield "Nothing was released."
         return
     total = sum(client.bytes for client in policy.clients)
     kinds = [line for line in policy.account.kinds if line.released]
-    whole = "in all studies so far" if policy.block else "in all"
+    scope = "in all studies so far" if policy.block else "in all"
     raw = f"none is a table or holds an unmodified {subject.one}"
     if policy.handed_over:
         raw = "none is a table, but some hold unmodified records"
     raw = f"; {raw}" if policy.finite or policy.handed_over else ""
-    yield f"{number_of(policy.released, 'answer')}, {size(total)} {whole}, of {number_of(len(kinds), 'kind')}{raw}."
+    yield f"{number_of(policy.released, 'answer')}, {size(total)} {scope}, of {number_of(len(kinds), 'kind')}{raw}."
     for line in kinds:
-        how = "with noise" if line.protected else "without a finite guarantee"
-        about = line.about if line.about.endswith("?") else f"{line.about.rstrip('.')}:"
-        yield f"{about} {number_of(line.released, 'time')}, {how}."
+        guard = "with noise" if line.protected else "without a finite guarantee"
+        content = line.about if line.about.endswith("?") else f"{line.about.rstrip('.')}:"
+        yield f"{content} {number_of(line.released, 'time')}, {guard}."
 
 
 def _risk(policy: PolicyReport) -> Iterator[str]:
@@ -159,51 +159,51 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
             f"δ = {shown_delta(policy.delta)} means: at worst, {shown(1e6 * policy.delta)} of a million {subject.many} would have "
             "no protection at all on average, or all of them at once with that probability."
         )
-    for found in policy.broken[:1]:
+    for finding in policy.broken[:1]:
         allowed = " This contradicts no guarantee stated here." if good else ""
-        yield f"Tried in the simulation: {strongest(found)}.{allowed}"
+        yield f"Tried in the simulation: {strongest(finding)}.{allowed}"
     if policy.above and not policy.broken:
         yield f"Tried in the simulation, and consistent with the guarantee: {verdict(policy.above[0])}."
     if policy.at_home:
         yield f"Tried in the simulation, {AT_HOME}: {verdict(policy.at_home[0])}."
-    tried = policy.attacks
-    if tried.looked:
+    attacks = policy.attacks
+    if attacks.looked:
         yield (
-            f"{_attacks(len(tried.looked))} tried and found nothing above chance. The engineer's page says how much "
+            f"{_attacks(len(attacks.looked))} tried and found nothing above chance. The engineer's page says how much "
             "each would have found."
         )
-    if tried.not_looked:
+    if attacks.not_looked:
         yield (
-            f"{_attacks(len(tried.not_looked))} not tried in full: they had nothing to read in these releases, no "
+            f"{_attacks(len(attacks.not_looked))} not tried in full: they had nothing to read in these releases, no "
             "records to compare with, or too much to compute. The engineer's page names them."
         )
-    if tried.audited:
-        audits = sum(found.attack in tried.audited for found in policy.findings)
+    if attacks.audited:
+        audits = sum(finding.attack in attacks.audited for finding in policy.findings)
         yield f"{number_of(audits, 'audit')} of the noise and the code found no contradiction, which is not a proof."
 
 
-def _worth(policy: PolicyReport) -> Iterator[str]:
-    """How well the model predicts, beside a constant; or what a search has found."""
+def _performance(policy: PolicyReport) -> Iterator[str]:
+    """Yield the model's performance compared with a constant, or the result of a search."""
     if policy.scores:
-        first, found = policy.scores[0], policy.metrics.get("told")
-        if found:
-            yield f"{found[:1].upper()}{found[1:]}."
+        first, result = policy.scores[0], policy.metrics.get("told")
+        if result:
+            yield f"{result[:1].upper()}{result[1:]}."
         for score in (first, *policy.saving):
-            told = f"{score.name.capitalize()} {score.told}"
-            if score.constant is not None and not found:
-                told += f"; predicting a constant: {number(score.constant)}"
-            yield f"{told}."
+            text = f"{score.name.capitalize()} {score.text}"
+            if score.constant is not None and not result:
+                text += f"; predicting a constant: {number(score.constant)}"
+            yield f"{text}."
         if first.undecided:
             yield "The constant lies within the interval: whether the model is better is not known."
-        by = judged_by(policy.metrics)
-        yield f"{(policy.metrics.get('released') or f'Measured in the simulation, {by}').capitalize()}."
+        judge = judged_by(policy.metrics)
+        yield f"{(policy.metrics.get('released') or f'Measured in the simulation, {judge}').capitalize()}."
 
 
 def _attacks(count: int) -> str:
     return f"{count} {'attack was' if count == 1 else 'attacks were'}"
 
 
-def _of_hundred(share: float) -> str:
-    """A share as at most so many of 100, rounded up."""
-    count = -int(-100 * share // 1)
+def _of_hundred(fraction: float) -> str:
+    """A fraction as "at most n" of 100, rounded up."""
+    count = -int(-100 * fraction // 1)
     return "up to all 100" if count >= 100 else f"at most {count}"

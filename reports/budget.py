@@ -33,11 +33,11 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: would reject every fortieth honest policy, and the interval covers only part of the dependence
 #: between clients' noise.
 CERTAIN = 4
-#: What of a policy's metrics stays where those scored with the truth are left out.
+#: Metrics of a policy that are kept if those scored with the truth are withheld.
 UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped", FAILED)
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
-#: How the names of those begin that try what was charged and look for no record: the worst record is found more
-#: often than by chance under any finite guarantee.
+#: Prefixes of names of audits, which test the charged loss instead of searching records: the worst record is found
+#: more often than by chance under any finite guarantee.
 AUDITS = ("audit ", "worst_record")
 _SEVERITIES = ("none", "some", "breach")
 
@@ -47,18 +47,18 @@ def _largest(values: Sequence[float | None]) -> float | None:
     return max(known) if len(known) == len(values) and known else None
 
 
-#: Said before what attacks found in personal models.
+#: Introduces findings of attacks in personal models.
 AT_HOME = "in clients' own models, which stay with them and which no guarantee covers"
 
 
 class Attacks(NamedTuple):
     """Names of attacks by the strongest state of each.
 
-    ``not_looked`` gives the reason, or that they do not apply; of an attack that looked at some releases or tried some
-    of its questions it names ``part of`` it. None is missed where unmodified records left: then none is needed.
+    ``not_looked`` gives the reason, or that they do not apply; ``part of`` an attack if it read only some releases
+    or answered only some of its questions. It is empty if unmodified records were released: no attack is needed.
 
-    Audits try a guarantee and no record: those that contradict nothing stand apart. So do those that find no
-    more than the guarantee allows, and what is found in models that stay with a client.
+    Audits test a guarantee instead of records: those without a contradiction are listed separately, as are findings
+    that the guarantee allows, and findings in models that stay with a client.
     """
 
     found: tuple[str, ...]
@@ -129,8 +129,8 @@ class PolicyReport:
         """Whether some owner's epsilon so far meets the budget before the last charged query."""
         budgets = [(client.steps, client.budget) for client in self.clients]
         met = any(
-            len(steps) > 1 and most is not None and steps[-2].spent == steps[-1].spent == most
-            for steps, most in budgets
+            len(steps) > 1 and budget is not None and steps[-2].spent == steps[-1].spent == budget
+            for steps, budget in budgets
         )
         return met and not any(client.over for client in self.clients)
 
@@ -142,12 +142,12 @@ class PolicyReport:
     @property
     def block(self) -> BlockAccount | None:
         """The study's own block of the owners' budgets, of the owner with the largest; or None."""
-        found = [client.block for client in self.clients if client.block is not None]
-        return max(found, key=lambda block: block.epsilon, default=None)
+        blocks = [client.block for client in self.clients if client.block is not None]
+        return max(blocks, key=lambda block: block.epsilon, default=None)
 
     @property
     def basis(self) -> str:
-        """What the guarantee rests on beside what is derived, in words; or nothing."""
+        """Basis of the guarantee besides derivations, in words; empty if there is none."""
         names = {name for client in self.clients for name in client.basis}
         basis, masked = basis_in_words(names), self.account.policy.masked
         return basis + masked.told(self.unmasked) if masked and is_masked(names) else basis
@@ -189,30 +189,30 @@ class PolicyReport:
 
     @property
     def worst_off(self) -> ClientAccount | None:
-        """The data owner whose records can be found best, then with the highest cost, among those with a stated risk."""
+        """The data owner with the highest detection, then cost, among those with a stated risk; or None."""
         stated = [client for client in self.clients if client.risk is not None]
-        return max(stated, key=lambda one: (one.detection, one.epsilon or 0.0), default=None)
+        return max(stated, key=lambda owner: (owner.detection, owner.epsilon or 0.0), default=None)
 
     @property
     def worst(self) -> str:
         """The highest severity of any finding."""
-        found = [finding.severity for finding in self.findings]
-        return max(found, key=_SEVERITIES.index, default="none")
+        severities = [finding.severity for finding in self.findings]
+        return max(severities, key=_SEVERITIES.index, default="none")
 
     @property
     def broken(self) -> tuple[Finding, ...]:
         """The findings above baseline that are not consistent with the guarantee, most severe first."""
-        return tuple(one for one in self.above if not self.allows(one))
+        return tuple(finding for finding in self.above if not self.allows(finding))
 
     @property
     def above(self) -> tuple[Finding, ...]:
-        """What attacks on releases found above baseline, most severe first."""
-        return tuple(one for one in self._by_severity if not one.at_home)
+        """Findings of attacks on releases above baseline, most severe first."""
+        return tuple(finding for finding in self._by_severity if not finding.at_home)
 
     @property
     def at_home(self) -> tuple[Finding, ...]:
-        """What was found above baseline in models that stay with a client, which no guarantee bounds."""
-        return tuple(one for one in self._by_severity if one.at_home)
+        """Findings above baseline in models that stay with a client, which no guarantee bounds."""
+        return tuple(finding for finding in self._by_severity if finding.at_home)
 
     @property
     def _by_severity(self) -> list[Finding]:
@@ -221,37 +221,35 @@ class PolicyReport:
 
     @property
     def attacks(self) -> Attacks:
-        """Attacks that found something, that looked in vain, and that did not look."""
-        attacks = [one for one in self.findings if one.attack != "coverage"]
-        found = dict.fromkeys(one.attack for one in attacks if one.state == "found")
-        excess = {one.attack for one in self.broken}
-        at_home = tuple(dict.fromkeys(one.attack for one in self.at_home))
+        """Attacks by state: found something, found nothing, or did not run in full."""
+        attacks = [f for f in self.findings if f.attack != "coverage"]
+        found = dict.fromkeys(f.attack for f in attacks if f.state == "found")
+        excess = {f.attack for f in self.broken}
+        at_home = tuple(dict.fromkeys(f.attack for f in self.at_home))
         allowed = tuple(name for name in found if name not in {*excess, *at_home})
-        seen = dict.fromkeys(one.attack for one in attacks if one.state != "not looked")
-        cut = {
-            f"part of {one.attack}" if one.attack in seen else one.attack: one.why_not
-            for one in attacks
-            if one.state == "not looked" and one.attack not in found
+        tried = dict.fromkeys(f.attack for f in attacks if f.state != "not looked")
+        partial = {
+            f"part of {f.attack}" if f.attack in tried else f.attack: f.why_not
+            for f in attacks
+            if f.state == "not looked" and f.attack not in found
         }
-        silent = [name for name in seen if name not in found]
+        silent = [name for name in tried if name not in found]
         audited = tuple(name for name in silent if name.startswith(AUDITS))
         looked = tuple(name for name in silent if name not in audited)
         idle = dict.fromkeys(
             self.inapplicable,
             "it has nothing to read in these releases, or no records to compare with",
         )
-        reached = tuple(name for name in found if name in excess)
-        blind = {} if self.handed_over else cut | idle
-        return Attacks(reached, allowed, at_home, looked, blind, audited)
+        excessive = tuple(name for name in found if name in excess)
+        untried = {} if self.handed_over else partial | idle
+        return Attacks(excessive, allowed, at_home, looked, untried, audited)
 
     @property
     def handed_over(self) -> tuple[str, ...]:
         """Kinds of release with unmodified records, by their form or by an attack."""
         by_form = [line.kind for line in self.account.kinds if line.by_record]
-        had = [
-            one for one in self.broken if one.severity == "breach" and one.metric.startswith(WHOLE)
-        ]
-        return tuple(dict.fromkeys(by_form + [kind for one in had for kind in one.releases]))
+        whole = [f for f in self.broken if f.severity == "breach" and f.metric.startswith(WHOLE)]
+        return tuple(dict.fromkeys(by_form + [kind for f in whole for kind in f.releases]))
 
     @property
     def breached(self) -> bool:
@@ -277,7 +275,7 @@ class PolicyReport:
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """What violates the policy's guarantee, in words; attacks violate finite guarantees alone."""
+        """Violations of the policy's guarantee, in words; attacks can violate only finite guarantees."""
         bad = [c.client for c in self.clients if not c.intact]
         texts = [f"the ledger of {client} does not verify" for client in bad]
         over = [c.client for c in self.clients if c.over]
@@ -295,21 +293,21 @@ class PolicyReport:
             if EXPLANATIONS[Reason.CLOSED] in client.refused and client.client not in failed
         ]
         if self.account.finite:
-            grave = [one for one in self.findings if one.severity == "breach"]
-            texts += [f"{one.attack} violates a finite guarantee ({_kinds(one)})" for one in grave]
+            grave = [f for f in self.findings if f.severity == "breach"]
+            texts += [f"{f.attack} violates a finite guarantee ({_kinds(f)})" for f in grave]
             texts += [
-                f"{one.attack} exceeds the bound that follows from the ledgers ({_kinds(one)})"
-                for one in self.findings
-                if self._beyond(one)
+                f"{f.attack} exceeds the bound that follows from the ledgers ({_kinds(f)})"
+                for f in self.findings
+                if self._beyond(f)
             ]
         return tuple(dict.fromkeys(f"{self.name}: {text}" for text in texts))
 
     def without_truth(self) -> PolicyReport:
-        """Leave out what the records' truth scored, but for what violates a guarantee."""
+        """Return the report without results scored with the truth, except violations of a guarantee."""
         kept = tuple(
-            found
-            for found in self.findings
-            if not found.simulation or found.severity == "breach" or self._beyond(found)
+            finding
+            for finding in self.findings
+            if not finding.simulation or finding.severity == "breach" or self._beyond(finding)
         )
         metrics = {key: self.metrics[key] for key in UNSCORED if key in self.metrics}
         metrics |= self.metrics.get("evaluation", {})
@@ -327,22 +325,22 @@ class PolicyReport:
         return proven > self._limits[finding.limit] + ROUNDING
 
     def allows(self, finding: Finding) -> bool:
-        """Whether a membership rate's interval begins at or below what the guarantee lets the best attacker reach."""
+        """Whether the lower end of a membership rate's interval is within the guarantee's bound on any attack."""
         known = self.finite and finding.severity == "some" and finding.measure in self._limits
-        least = finding.value if finding.low is None else finding.low
-        return known and least <= self._limits[finding.measure] + ROUNDING
+        low = finding.value if finding.low is None else finding.low
+        return known and low <= self._limits[finding.measure] + ROUNDING
 
     @cached_property
     def _limits(self) -> dict[str, float]:
-        """The most that the charged loss allows on add-or-remove neighbours, by :attr:`.Finding.measure`."""
+        """Bounds by the charged loss on add-or-remove neighbours, by :attr:`.Finding.measure`."""
         risks = [client.risk for client in self.clients]
-        stated = [risk.advantage for risk in risks if risk is not None]
+        advantages = [risk.advantage for risk in risks if risk is not None]
         added = self.account.policy.relation == "add-or-remove"
-        if not added or not risks or len(stated) < len(risks):
+        if not added or not risks or len(advantages) < len(risks):
             return {}
-        most = max(stated)
+        advantage = max(advantages)
         detection = max(client.detection for client in self.clients)
-        return {"found at 1 %": detection, "area": 0.5 + most - most**2 / 2}
+        return {"found at 1 %": detection, "area": 0.5 + advantage - advantage**2 / 2}
 
     @property
     def useless(self) -> bool:
@@ -351,34 +349,34 @@ class PolicyReport:
 
     @property
     def saving(self) -> tuple[MetricValue, ...]:
-        """The losses that are better than the constant baseline's where the headline is not.
+        """Losses better than the constant baseline's, if the headline is not.
 
-        Where one class is rare, a good model may never predict it: its accuracy is the constant's, its log loss
-        is not. A ranking (AUC) saves nothing: noise alone ranks better than chance every other time.
+        If one class is rare, a good model may never predict it: its accuracy is the constant's, its log loss is
+        not. A ranking (AUC) does not count: noise alone ranks better than chance half of the time.
         """
         if not self.scores or not self.scores[0].useless:
             return ()
-        return tuple(one for one in self.scores[1:] if one.better == "lower" and one.useful)
+        return tuple(score for score in self.scores[1:] if score.better == "lower" and score.useful)
 
 
 class About(Protocol):
-    """Who answers for a study, and why it is done."""
+    """Who is responsible for a study, and its purpose."""
 
     @property
     def purpose(self) -> str:
-        """What the model is for."""
+        """Purpose of the model."""
 
     @property
     def data_description(self) -> str:
-        """Whose data, and what of them."""
+        """Description of the data and their subjects."""
 
     @property
     def missing(self) -> Sequence[str]:
-        """What is not written down."""
+        """Keys that are not filled in."""
 
 
 class Studied(Protocol):
-    """What a report needs of its study."""
+    """Attributes of a study that a report needs."""
 
     @property
     def name(self) -> str:
@@ -402,10 +400,10 @@ class Studied(Protocol):
 
     @property
     def about(self) -> About:
-        """Who answers for it, and why it is done."""
+        """Who is responsible for it, and its purpose."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, the form of its file."""
+        """Return the content of its file."""
 
 
 @dataclass(frozen=True)
@@ -415,30 +413,30 @@ class Report:
     study: Studied
     policies: tuple[PolicyReport, ...]
     version: str = ""
-    withheld: bool = False  #: whether what the records' truth scored is left out
+    withheld: bool = False  #: whether results scored with the truth are left out
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the summary that the command line prints."""
+        """Return the command line's summary, for notebooks."""
         from privfed.reports.text import summary
 
         return f"<pre>{escape(summary(self.published()))}</pre>"
 
     @property
     def failed(self) -> list[str]:
-        """Learners that ended with an error of their own, without a model, and attacks, which so did not look."""
+        """Sentences on learners and attacks that ended with an error."""
         return [
             f"policy {policy.name!r}: its learner failed ({policy.metrics[FAILED]}), and there is no model"
             for policy in self.policies
             if FAILED in policy.metrics
         ] + [
-            f"policy {policy.name!r}: attack {found.attack!r} failed ({found.detail[FAILED]}), and did not look"
+            f"policy {policy.name!r}: attack {finding.attack!r} failed ({finding.detail[FAILED]}), and did not look"
             for policy in self.policies
-            for found in policy.findings
-            if FAILED in found.detail
+            for finding in policy.findings
+            if FAILED in finding.detail
         ]
 
     def published(self) -> Report:
-        """The report as pages show it: without what the truth scored, where ledgers last."""
+        """Return the report as pages show it: without results scored with the truth, if ledgers are persistent."""
         if not self.simulated or self.study.ledgers is None:
             return self
         policies = tuple(policy.without_truth() for policy in self.policies)
@@ -450,35 +448,35 @@ class Report:
         return composed([policy.account for policy in self.policies])
 
     def standing(self, policy: PolicyReport) -> PolicyReport:
-        """A policy with the figures of all of them where these read the same records, for none holds alone then."""
-        whole = self.composed if self.study.together else None
-        if whole is None:
+        """Return a policy with the figures of all policies if they read the same records: then none holds alone."""
+        total = self.composed if self.study.together else None
+        if total is None:
             return policy
-        every = [client for each in self.policies for client in each.clients]
-        finite = whole.epsilon is not None
-        unprotected = 0 if finite else max(1, sum(client.unprotected for client in every))
-        curve = Tradeoff.approximate(whole.epsilon or 0.0, whole.delta)
+        owners = [client for run in self.policies for client in run.clients]
+        finite = total.epsilon is not None
+        unprotected = 0 if finite else max(1, sum(client.unprotected for client in owners))
+        curve = Tradeoff.approximate(total.epsilon or 0.0, total.delta)
         figures: dict[str, Any] = {
-            "epsilon": whole.epsilon,
-            "delta": whole.delta,
+            "epsilon": total.epsilon,
+            "delta": total.delta,
             "unprotected": unprotected,
             "tight": None,
             "block": None,
             "risk": Risk.of(curve) if finite else None,
-            "secure": all(client.secure for client in every),
-            "amended": any(client.amended for client in every),
-            "basis": tuple(sorted({name for client in every for name in client.basis})),
+            "secure": all(client.secure for client in owners),
+            "amended": any(client.amended for client in owners),
+            "basis": tuple(sorted({name for client in owners for name in client.basis})),
         }
-        fixed = all(client.ceiling is not None for client in every)
+        fixed = all(client.ceiling is not None for client in owners)
         clients = tuple(
-            replace(each, **figures, ceiling=whole.epsilon if fixed else None)
-            for each in policy.clients
+            replace(account, **figures, ceiling=total.epsilon if fixed else None)
+            for account in policy.clients
         )
-        wanted = coarsest([each.account.policy for each in self.policies])
-        own = replace(
-            policy.account.policy, relation=wanted.relation, unit=wanted.unit, cap=wanted.cap
+        coarse = coarsest([run.account.policy for run in self.policies])
+        rules = replace(
+            policy.account.policy, relation=coarse.relation, unit=coarse.unit, cap=coarse.cap
         )
-        return replace(policy, account=replace(policy.account, policy=own, clients=clients))
+        return replace(policy, account=replace(policy.account, policy=rules, clients=clients))
 
     @property
     def simulated(self) -> bool:
@@ -511,7 +509,7 @@ class Report:
         return tuple(policy for policy in self.policies if policy.silent)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain data."""
+        """Return the report as JSON-like data."""
         return {
             "study": self.study.to_dict(),
             "privfed": self.version,
@@ -526,9 +524,9 @@ class Report:
         }
 
 
-def findings(plain: Sequence[Mapping[str, Any]] | None) -> tuple[Finding, ...]:
+def findings(data: Sequence[Mapping[str, Any]] | None) -> tuple[Finding, ...]:
     """Read all findings of one policy."""
-    return tuple(Finding.from_dict(entry) for entry in plain or ())
+    return tuple(Finding.from_dict(entry) for entry in data or ())
 
 
 def _kinds(finding: Finding) -> str:
@@ -564,15 +562,15 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
                 "room": None if client.room is None else text(client.room),
                 **{
                     name: dict(
-                        zip(report.account.accountant.components, map(text, each), strict=False)
+                        zip(report.account.accountant.components, map(text, amounts), strict=False)
                     )
-                    for name, each in (("total", client.total), ("taken", client.taken))
+                    for name, amounts in (("total", client.total), ("taken", client.taken))
                 },
             }
             for client in report.clients
         ],
         "kinds": [asdict(line) for line in report.account.kinds],
-        "findings": [found.to_dict() for found in report.findings],
+        "findings": [finding.to_dict() for finding in report.findings],
         "inapplicable": dict(report.inapplicable),
         "metrics": dict(report.metrics),
         "performance": [asdict(score) | {"useless": score.useless} for score in report.scores],

@@ -19,7 +19,7 @@ from privfed.reports.account import ClientAccount
 if TYPE_CHECKING:
     from privfed.reports.epsilons import Epsilons
 
-#: Calm blue for what is protected, loud red for what is not, grey for frames.
+#: Blue for protected releases, red for unprotected ones, grey for frames.
 PROTECTED, OPEN, INK, RULE = "#2f6f9f", "#c62828", "#1f2933", "#d9dee4"
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -55,8 +55,8 @@ def timeline(clients: Sequence[ClientAccount], name: str) -> str:
 
 def _marks(axes: Axes, clients: Sequence[ClientAccount], kinds: list[str]) -> None:
     many = sum(len(client.steps) for client in clients) > _MANY
-    spread = np.linspace(-0.28, 0.28, len(clients)) if len(clients) > 1 else np.zeros(1)
-    for offset, client in zip(spread, clients, strict=True):
+    offsets = np.linspace(-0.28, 0.28, len(clients)) if len(clients) > 1 else np.zeros(1)
+    for offset, client in zip(offsets, clients, strict=True):
         x = np.arange(1, len(client.steps) + 1)
         y = np.array([kinds.index(step.kind) for step in client.steps]) + offset
         colours = [PROTECTED if step.protected else OPEN for step in client.steps]
@@ -82,7 +82,7 @@ def _spending(axes: Axes, clients: Sequence[ClientAccount]) -> None:
 
 
 def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
-    """Draw claimed, audited and attacked epsilon, a row an owner; infinite ones at the right edge."""
+    """Draw claimed, audited and attacked epsilon, one row per owner; infinite ones at the right edge."""
     shown = [x for row in rows for x in (row.claimed, row.audited, row.attacked) if x is not None]
     top = 1.15 * max([x for x in shown if math.isfinite(x)] or [1.0]) or 1.0
     styles: tuple[tuple[str, str, Any], ...] = (
@@ -92,9 +92,9 @@ def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
         ("attacked", "attained", {"marker": "o", "s": 34, "color": OPEN}),
     )
     for name, about, style in styles:
-        each = [(x, y) for y, row in enumerate(rows) if (x := getattr(row, name)) is not None]
+        points = [(x, y) for y, row in enumerate(rows) if (x := getattr(row, name)) is not None]
         axes.scatter(
-            [min(x, top) for x, _ in each], [y for _, y in each], zorder=3, clip_on=False,
+            [min(x, top) for x, _ in points], [y for _, y in points], zorder=3, clip_on=False,
             label=f"{name} ({about})" if about else "claimed for the audited releases", **style,
         )  # fmt: skip
     for y, row in enumerate(rows):
@@ -117,7 +117,7 @@ def epsilon_rows(axes: Axes, rows: Sequence[Epsilons]) -> None:
 
 
 def epsilons(rows: Sequence[Epsilons]) -> str:
-    """Draw :func:`epsilon_rows` as a picture."""
+    """Return :func:`epsilon_rows` as an SVG element."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 0.28 * len(rows) + 1.3), layout="constrained")
         epsilon_rows(figure.subplots(), rows)
@@ -125,11 +125,11 @@ def epsilons(rows: Sequence[Epsilons]) -> str:
 
 
 def svg(figure: Figure, title: str) -> str:
-    """Return the figure as an SVG element: no date, no external reference, the same bytes each time."""
-    held = io.StringIO()
+    """Return the figure as a deterministic SVG element, without a date or external references."""
+    buffer = io.StringIO()
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
         figure.savefig(
-            held, format="svg", metadata={"Date": None, "Title": title}, transparent=True
+            buffer, format="svg", metadata={"Date": None, "Title": title}, transparent=True
         )
-    text = held.getvalue()
+    text = buffer.getvalue()
     return re.sub(r"\s*<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)

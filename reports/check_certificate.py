@@ -2,9 +2,9 @@
 
     python check_certificate.py CERTIFICATE MODEL --key officer.pub [--thresholds FILE] [--head OWNER=SEQ:HASH]
 
-A certificate binds one model file to the ledgers of those whose records it was learned from: what was
-claimed, audited and attacked, held against the thresholds of the officer who signed. The decision is
-computed anew from the figures in it. Exit status: 0 release, 1 refused, 2 nothing that could be checked.
+A certificate binds one model file to the ledgers of the owners of its training data: claims, audits and
+attacks, compared with the thresholds of the officer who signed. The decision is recomputed from the
+figures in it. Exit status: 0 release, 1 refused, 2 cannot be checked.
 """
 
 from __future__ import annotations
@@ -19,87 +19,87 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = "privfed release certificate 1"
-MET, FAILED, UNKNOWN = "met", "not met", "not examined"  #: What a criterion can be
-#: A threshold's key, the measure of the findings that it bounds, and how the criterion is called.
+MET, FAILED, UNKNOWN = "met", "not met", "not examined"  #: States of a criterion
+#: A threshold's key, the measure of the findings that it bounds, and the criterion's name.
 _CEILINGS = ("max_tpr_at_1_percent", "found at 1 %", "at 1 %"), ("max_area", "area", "told apart")
 
 
-def canonical(plain: Mapping[str, Any]) -> bytes:
-    """The bytes that are signed: the format's name, and all but the signature with sorted keys."""
-    signed = {key: value for key, value in plain.items() if key != "signature"}
+def canonical(cert: Mapping[str, Any]) -> bytes:
+    """Return the signed bytes: the format's name, and all keys but the signature, sorted."""
+    signed = {key: value for key, value in cert.items() if key != "signature"}
     return f"{FORMAT}\n{json.dumps(signed, sort_keys=True, allow_nan=False)}".encode()
 
 
 def digest(data: bytes) -> str:
-    """SHA-256, hexadecimal."""
+    """Return the SHA-256 digest in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
-def criteria(plain: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Hold a certificate's figures against its thresholds: criterion, what is required and found, and the state.
+def criteria(cert: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Compare a certificate's figures with its thresholds; returns criterion, required, found and state.
 
-    A figure that is missing is not examined, which is not met: silence is no evidence.
+    A missing figure is not examined, which does not count as met.
     """
     names = ("criterion", "required", "found", "state")
-    rows = (*_claims(plain, plain["thresholds"]), *_evidence(plain, plain["thresholds"]))
+    rows = (*_claims(cert, cert["thresholds"]), *_evidence(cert, cert["thresholds"]))
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _claims(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    owners = plain["owners"]
-    broken = [own["owner"] for own in owners if not own["intact"]]
+def _claims(cert: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    owners = cert["owners"]
+    broken = [row["owner"] for row in owners if not row["intact"]]
     yield "ledgers", "all verify", _all("verify", broken, owners), _state(owners and not broken)
-    seeded = [own["owner"] for own in owners if not own["secure_noise"]]
+    seeded = [row["owner"] for row in owners if not row["secure_noise"]]
     yield "noise", "secure", _all("have secure noise", seeded, owners), _state(not seeded)
-    open_ = sum(own["unprotected"] for own in owners)
-    most = limits["max_unprotected_releases"]
-    yield "unprotected releases", f"at most {most}", str(open_), _state(open_ <= most)
-    alone = plain["claim"].get("epsilon if masks fail")
-    figures = {f"claimed {name}": [own[name] for own in owners] for name in ("epsilon", "delta")}
-    figures |= {} if alone is None else {"epsilon if masks fail": [alone]}
-    for name, each in figures.items():
-        most = limits["max_delta" if name == "claimed delta" else "max_epsilon"]
-        known = bool(each) and None not in each
-        state = _state(max(each) <= most) if known else UNKNOWN
-        found = _text(max(each), 4) if known else "no finite figure"
-        yield name, f"at most {most:g} for each owner", found, state
-    unit, units = plain["claim"]["unit"], limits["units"]
+    open_ = sum(row["unprotected"] for row in owners)
+    limit = limits["max_unprotected_releases"]
+    yield "unprotected releases", f"at most {limit}", str(open_), _state(open_ <= limit)
+    unmasked = cert["claim"].get("epsilon if masks fail")
+    figures = {f"claimed {name}": [row[name] for row in owners] for name in ("epsilon", "delta")}
+    figures |= {} if unmasked is None else {"epsilon if masks fail": [unmasked]}
+    for name, values in figures.items():
+        limit = limits["max_delta" if name == "claimed delta" else "max_epsilon"]
+        known = bool(values) and None not in values
+        state = _state(max(values) <= limit) if known else UNKNOWN
+        figure = _text(max(values), 4) if known else "no finite figure"
+        yield name, f"at most {limit:g} for each owner", figure, state
+    unit, units = cert["claim"]["unit"], limits["units"]
     yield "unit of privacy", f"one of {', '.join(units)}", unit, _state(unit in units)
-    over = [own["owner"] for own in owners if own["over_budget"]]
+    over = [row["owner"] for row in owners if row["over_budget"]]
     yield "budgets", "kept", _all("kept theirs", over, owners), _state(not over)
     if limits["consent"]:
-        silent = [own["owner"] for own in owners if not plain["consent"].get(own["owner"])]
+        silent = [row["owner"] for row in owners if not cert["consent"].get(row["owner"])]
         yield "owners' consent", "of each", _all("consented", silent, owners), _state(not silent)
 
 
-def _evidence(plain: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    broken, attacked, audited = plain["breaches"], plain["attacked"], plain["audited"]
+def _evidence(cert: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    broken, attacked, audited = cert["breaches"], cert["attacked"], cert["audited"]
     yield "guarantees", "none violated", "; ".join(broken) or "none", _state(not broken)
-    blind = {found["attack"] for found in attacked if found["state"] == "not looked"}
-    missing = sorted({*limits["attacks"]} - ({found["attack"] for found in attacked} - blind))
+    blind = {row["attack"] for row in attacked if row["state"] == "not looked"}
+    missing = sorted({*limits["attacks"]} - ({row["attack"] for row in attacked} - blind))
     required = ", ".join(limits["attacks"]) or "none"
-    told = f"missing: {', '.join(missing) or 'none'}"
-    yield "attacks", f"carried out: {required}", told, UNKNOWN if missing else MET
-    named = sorted({found["attack"] for found in attacked if found["severity"] == "breach"})
+    text = f"missing: {', '.join(missing) or 'none'}"
+    yield "attacks", f"carried out: {required}", text, UNKNOWN if missing else MET
+    named = sorted({row["attack"] for row in attacked if row["severity"] == "breach"})
     yield "people or values", "none identified", ", ".join(named) or "none", _state(not named)
     for key, measure, name in _CEILINGS:
         if limits[key] is not None:
-            bounded = [own for own in attacked if own.get("measure") == measure]
-            looked = [own for own in bounded if own["state"] != "not looked"]
-            known = [own["value"] if own["high"] is None else own["high"] for own in looked]
-            seen = {f"{own['attack']} (by an owner)" for own in looked}  # the server saw no less
-            silent = sorted({own["attack"] for own in bounded if own not in looked} - seen)
-            told = _text(max(known), 4) if known else "no such figure"
-            told += "; not looked: " + ", ".join(silent) if silent else ""
+            bounded = [row for row in attacked if row.get("measure") == measure]
+            looked = [row for row in bounded if row["state"] != "not looked"]
+            known = [row["value"] if row["high"] is None else row["high"] for row in looked]
+            done = {f"{row['attack']} (by an owner)" for row in looked}  # the server saw no less
+            silent = sorted({row["attack"] for row in bounded if row not in looked} - done)
+            text = _text(max(known), 4) if known else "no such figure"
+            text += "; not looked: " + ", ".join(silent) if silent else ""
             above = max(known, default=0) > limits[key]
             state = FAILED if above else UNKNOWN if silent or not known else MET
-            yield f"members {name}", f"at most {limits[key]:g} (upper end)", told, state
+            yield f"members {name}", f"at most {limits[key]:g} (upper end)", text, state
     if limits["min_audit_power"] is not None:
-        shares = [own["proven"] / own["claimed"] for own in audited if own["claimed"]]
-        state = _state(max(shares) >= limits["min_audit_power"]) if shares else UNKNOWN
-        found = _text(max(shares), 3, ROUND_FLOOR) if shares else "no audit"
-        yield "audit: proven over claimed", f"at least {limits['min_audit_power']:g}", found, state
-    bad = [own["subject"] for own in audited if own["proven"] > own["claimed"]]
+        ratios = [row["proven"] / row["claimed"] for row in audited if row["claimed"]]
+        state = _state(max(ratios) >= limits["min_audit_power"]) if ratios else UNKNOWN
+        figure = _text(max(ratios), 3, ROUND_FLOOR) if ratios else "no audit"
+        yield "audit: proven over claimed", f"at least {limits['min_audit_power']:g}", figure, state
+    bad = [row["subject"] for row in audited if row["proven"] > row["claimed"]]
     yield "audits of epsilon", "contradict no claim", _all("agree", bad, audited), _state(not bad)
 
 
@@ -112,65 +112,65 @@ def _state(met: object) -> str:
     return MET if met else FAILED
 
 
-def _all(what: str, without: Sequence[str], each: Sequence[Any]) -> str:
-    whole = f"all {len(each)} {what}" if each else "there are none"
-    return f"not: {', '.join(without)}" if without else whole
+def _all(what: str, without: Sequence[str], items: Sequence[Any]) -> str:
+    text = f"all {len(items)} {what}" if items else "there are none"
+    return f"not: {', '.join(without)}" if without else text
 
 
 def decided(rows: Sequence[Mapping[str, str]]) -> str:
-    """Release where every criterion is met; refuse otherwise."""
+    """Return "release" if every criterion is met, else "refuse"."""
     return "release" if rows and all(row["state"] == MET for row in rows) else "refuse"
 
 
 def faults(
-    plain: Mapping[str, Any],
+    cert: Mapping[str, Any],
     model: bytes,
     key: bytes | None,
     thresholds: bytes | None = None,
     heads: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """Yield all reasons why a model may not go out under a certificate.
+    """Yield all reasons why a certificate does not allow the release of a model.
 
     Args:
-        plain, model: the certificate, and the model file's bytes.
-        key: the officer's public key, 32 bytes, known from elsewhere; None checks no signature, which
+        cert, model: the certificate, and the model file's bytes.
+        key: the officer's public key, 32 bytes, obtained separately; None checks no signature, which
             is a reason.
         thresholds: the officer's file as it is now, if it must be unchanged.
         heads: heads of ledgers as they are now, by owner, if nothing may have been added.
     """
-    if plain.get("format") != FORMAT:
+    if cert.get("format") != FORMAT:
         yield f"it is no {FORMAT!r}"
         return
     if key is None:
         yield "no public key was given, so anybody may have written it; write --key officer.pub"
-    elif not _signed(plain, key):
+    elif not _signed(cert, key):
         changed = "it was changed, or is not signed by this key"
-        yield changed if plain.get("signature") else "it is not signed"
-    if digest(model) != plain["model"]["sha256"]:
+        yield changed if cert.get("signature") else "it is not signed"
+    if digest(model) != cert["model"]["sha256"]:
         yield "the model is another file than the certificate's"
-    if thresholds is not None and digest(thresholds) != plain["thresholds_sha256"]:
+    if thresholds is not None and digest(thresholds) != cert["thresholds_sha256"]:
         yield "the thresholds have changed since it was signed"
-    known = {own["owner"]: own["head"] for own in plain["owners"]}
+    known = {entry["owner"]: entry["head"] for entry in cert["owners"]}
     for owner in [name for name, head in (heads or {}).items() if known.get(name) != head]:
         yield f"the ledger of {owner} is not at the certificate's head"
-    rows = criteria(plain)
-    held, now = ([{**row, "found": ""} for row in each] for each in (plain["criteria"], rows))
-    if held != now or decided(rows) != plain["decision"]:
+    rows = criteria(cert)
+    old, new = ([{**row, "found": ""} for row in table] for table in (cert["criteria"], rows))
+    if old != new or decided(rows) != cert["decision"]:
         yield "its decision does not follow from its figures"
     for row in rows:
         if row["state"] != MET:
             yield f"{row['criterion']}: {row['state']} ({row['found']}; required: {row['required']})"
-    if not plain["approval"]["person"]:
+    if not cert["approval"]["person"]:
         yield "no person approved it"
 
 
-def _signed(plain: Mapping[str, Any], key: bytes) -> bool:
+def _signed(cert: Mapping[str, Any], key: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
         public = Ed25519PublicKey.from_public_bytes(key)
-        public.verify(bytes.fromhex(plain["signature"]), canonical(plain))
+        public.verify(bytes.fromhex(cert["signature"]), canonical(cert))
     except (InvalidSignature, ValueError, KeyError, TypeError):
         return False
     return True
@@ -184,21 +184,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--key", type=Path, help="the officer's public key, 32 bytes")
     parser.add_argument("--thresholds", type=Path, help="the officer's file as it is now")
     parser.add_argument("--head", action="append", default=[], help="OWNER=SEQ:HASH, as it is now")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        plain = json.loads(given.certificate.read_bytes())
-        files = [path.read_bytes() if path else None for path in (given.key, given.thresholds)]
-        heads = dict(head.partition("=")[::2] for head in given.head)
-        found = list(faults(plain, given.model.read_bytes(), files[0], files[1], heads))
+        cert = json.loads(args.certificate.read_bytes())
+        files = [path.read_bytes() if path else None for path in (args.key, args.thresholds)]
+        heads = dict(head.partition("=")[::2] for head in args.head)
+        reasons = list(faults(cert, args.model.read_bytes(), files[0], files[1], heads))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         where, why = getattr(error, "filename", None), getattr(error, "strerror", "no certificate")
-        print(f"cannot be checked: {where or given.certificate}: {why}", file=sys.stderr)
+        print(f"cannot be checked: {where or args.certificate}: {why}", file=sys.stderr)
         return 2
-    print("\n".join(f"refused: {fault}" for fault in found), end="\n" * bool(found))
-    if not found:
-        bound = plain["model"] | plain["approval"]
+    print("\n".join(f"refused: {fault}" for fault in reasons), end="\n" * bool(reasons))
+    if not reasons:
+        bound = cert["model"] | cert["approval"]
         print("release: {file}, approved by {person} on {date}".format(**bound))
-    return 1 if found else 0
+    return 1 if reasons else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two runs side by side: what was changed between them, and what of utility, cost and attacks changed with it."""
+"""Comparison of two runs: changed settings, and the resulting changes in utility, cost and attacks."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,21 +14,21 @@ from privfed.reports.epsilons import Epsilons, epsilons
 from privfed.reports.metrics import MetricValue
 from privfed.reports.page import figure_of, number, percent, plain_words, rendered, size, verdict
 
-NONE = "none"  #: What one of the runs does not have
-#: Of a run without a policy, which is not to be taken for one without a guarantee.
+NONE = "none"  #: A value that one of the runs lacks
+#: A policy that one of the runs lacks; distinct from a policy without a guarantee.
 NOT_THERE = "no such policy"
-LEFT_OUT = "left out"  #: What a page without the records' truth does not say
-LEVEL = 0.95  #: Of the intervals of differences
+LEFT_OUT = "left out"  #: A result scored with the truth, on pages without these
+LEVEL = 0.95  #: Confidence level of intervals of differences
 
 
 @dataclass(frozen=True)
 class Line:
     """One figure of both runs, in words."""
 
-    what: str  #: what the figure is
+    what: str  #: name of the figure
     before: str  #: in the earlier run
     now: str  #: in the later one
-    change: str = ""  #: the difference with its interval, where both are numbers
+    change: str = ""  #: the difference with its interval, if both are numbers
 
     @property
     def same(self) -> bool:
@@ -41,8 +41,8 @@ class PolicyComparison:
     """One policy, by name, in two runs."""
 
     name: str  #: the policy's name
-    lines: tuple[Line, ...]  #: guarantee, budget, what left, three epsilons, scores
-    #: what attacks and audits found in either; the change is new, gone or both
+    lines: tuple[Line, ...]  #: guarantee, budget, releases, three epsilons, scores
+    #: findings of attacks and audits in either run; the change is new, gone or both
     findings: tuple[Line, ...]
 
 
@@ -53,7 +53,7 @@ class Comparison:
     before: Report
     now: Report
     changed: tuple[Line, ...]  #: keys of study, policies and data that differ
-    policies: tuple[PolicyComparison, ...]  #: in the later run's order, then those that it has not
+    policies: tuple[PolicyComparison, ...]  #: in the later run's order, then those missing in it
     together: Line  #: all policies together
 
 
@@ -64,7 +64,7 @@ def compared(before: Report, now: Report) -> Comparison:
     absent = tuple(LEFT_OUT if report.withheld else "" for report in (before, now))
     policies = []
     for name in names:
-        old, new = _named(before, name), _named(now, name)
+        old, new = _policy_named(before, name), _policy_named(now, name)
         if old is None or new is None:
             policies.append(PolicyComparison(name, tuple(_account(old, new))[:1], ()))
             continue
@@ -79,36 +79,36 @@ def compared(before: Report, now: Report) -> Comparison:
     )
 
 
-def comparison_page(told: Comparison) -> str:
+def comparison_page(comparison: Comparison) -> str:
     """Return a comparison as HTML, without external references."""
-    return rendered("comparison.html", told=told, level=percent(LEVEL))
+    return rendered("comparison.html", comparison=comparison, level=percent(LEVEL))
 
 
-def comparison_lines(told: Comparison) -> str:
-    """Return a comparison for a terminal: what changed, then each policy's figures before and now."""
-    tables: list[tuple[str, Sequence[Line]]] = [("changed", told.changed)]
-    tables += [(one.name, (*one.lines, *one.findings)) for one in told.policies]
-    tables += [("all together", (told.together,))]
-    said = [f"{told.now.study.name}, against {told.before.study.name}"]
+def comparison_lines(comparison: Comparison) -> str:
+    """Return a comparison for a terminal: changed settings, then each policy's figures before and now."""
+    tables: list[tuple[str, Sequence[Line]]] = [("changed", comparison.changed)]
+    tables += [(policy.name, (*policy.lines, *policy.findings)) for policy in comparison.policies]
+    tables += [("all together", (comparison.together,))]
+    output = [f"{comparison.now.study.name}, against {comparison.before.study.name}"]
     for title, lines in tables:
-        said.append(f"  {title}" if lines else f"  {title}: nothing")
+        output.append(f"  {title}" if lines else f"  {title}: nothing")
         width = max((len(line.what) for line in lines), default=0)
         for line in lines:
             values = f"{line.now}, as before" if line.same else f"{line.before} -> {line.now}"
-            said.append(
+            output.append(
                 f"    {line.what:{width}}  {values}{f'  ({line.change})' if line.change else ''}"
             )
-    return "\n".join(said)
+    return "\n".join(output)
 
 
-def _named(report: Report, name: str) -> PolicyReport | None:
+def _policy_named(report: Report, name: str) -> PolicyReport | None:
     return next((policy for policy in report.policies if policy.name == name), None)
 
 
 def _changed(before: Report, now: Report) -> Iterator[Line]:
-    """The keys that differ, of the studies, of the policies that the owners adopted, and of the data."""
+    """Yield the keys that differ in the studies, the owners' adopted policies, and the data."""
     shared = {policy.name for policy in before.policies} & {policy.name for policy in now.policies}
-    old, new = (dict(_flat(_described(one, shared))) for one in (before, now))
+    old, new = (dict(_flat(_described(report, shared))) for report in (before, now))
     for key in dict.fromkeys((*old, *new)):
         if old.get(key, NONE) != new.get(key, NONE):
             yield Line(key, str(old.get(key, NONE)), str(new.get(key, NONE)))
@@ -116,8 +116,8 @@ def _changed(before: Report, now: Report) -> Iterator[Line]:
 
 def _described(report: Report, shared: set[str]) -> dict[str, Any]:
     study = report.study.to_dict()
-    told = {one["name"]: one for one in study.pop("policy", [])}
-    study["policy"] = {name: one if name in shared else "there" for name, one in told.items()}
+    declared = {policy["name"]: policy for policy in study.pop("policy", [])}
+    study["policy"] = {name: keys if name in shared else "there" for name, keys in declared.items()}
     adopted = {
         policy.name: policy.account.policy.to_dict()
         for policy in report.policies
@@ -131,27 +131,27 @@ def _described(report: Report, shared: set[str]) -> dict[str, Any]:
     return {**study, "owners": ", ".join(owners), "adopted policy": adopted, "measured": data}
 
 
-def _flat(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested tables, by the path of their keys."""
-    if isinstance(plain, Mapping):
-        for key, value in plain.items():
+def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested tables, with the path of their keys."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
             yield from _flat(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(plain, list) and any(isinstance(one, Mapping) for one in plain):
-        yield from _flat(dict(enumerate(plain, 1)), path)
+    elif isinstance(data, list) and any(isinstance(item, Mapping) for item in data):
+        yield from _flat(dict(enumerate(data, 1)), path)
     else:
-        yield path, ", ".join(map(str, plain)) if isinstance(plain, list | tuple) else plain
+        yield path, ", ".join(map(str, data)) if isinstance(data, list | tuple) else data
 
 
 def _account(before: PolicyReport | None, now: PolicyReport | None) -> Iterator[Line]:
-    for what, say in (
+    for label, describe in (
         ("guarantee", _guarantee),
         ("budget spent so far", _spent),
         ("can be found, at most", _detection),
-        ("releases", lambda one: number(one.released)),
-        ("unprotected releases", lambda one: number(one.unprotected)),
-        ("bytes released", lambda one: size(sum(client.bytes for client in one.clients))),
+        ("releases", lambda p: number(p.released)),
+        ("unprotected releases", lambda p: number(p.unprotected)),
+        ("bytes released", lambda p: size(sum(client.bytes for client in p.clients))),
     ):
-        yield Line(what, *(NOT_THERE if one is None else say(one) for one in (before, now)))
+        yield Line(label, *(NOT_THERE if p is None else describe(p) for p in (before, now)))
 
 
 def _guarantee(policy: PolicyReport) -> str:
@@ -178,15 +178,15 @@ def _detection(policy: PolicyReport) -> str:
 def _epsilons(
     name: str, *rows: Sequence[Epsilons], absent: Sequence[str] = ("", "")
 ) -> Iterator[Line]:
-    """The largest of each kind over the owners; ``absent`` says why a run has none, here and below."""
-    for what, key in (
+    """Yield the largest of each epsilon over the owners; ``absent`` is the text for a run without one, also below."""
+    for label, key in (
         ("claimed epsilon, at most", "claimed"),
         ("audited epsilon, at least", "audited"),
         ("attacked epsilon", "attacked"),
     ):
-        each = ([getattr(row, key) for row in one if row.policy == name] for one in rows)
-        known = [[value for value in one if value is not None] for one in each]
-        yield Line(what, *(_largest(*one) for one in zip(known, absent, strict=True)))
+        figures = ([getattr(row, key) for row in item if row.policy == name] for item in rows)
+        known = [[value for value in item if value is not None] for item in figures]
+        yield Line(label, *(_largest(*item) for item in zip(known, absent, strict=True)))
 
 
 def _largest(values: Sequence[float], absent: str) -> str:
@@ -196,19 +196,19 @@ def _largest(values: Sequence[float], absent: str) -> str:
 
 
 def _scores(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> Iterator[Line]:
-    each = [{score.name: score for score in one.scores} for one in (before, now)]
+    each = [{score.name: score for score in policy.scores} for policy in (before, now)]
     for name in dict.fromkeys((*each[1], *each[0])):
         old, new = each[0].get(name), each[1].get(name)
         change = "" if old is None or new is None else _difference(old, new)
         first, last = (
-            why or NONE if one is None else one.beside
-            for one, why in zip((old, new), absent, strict=True)
+            why or NONE if score is None else score.with_constant
+            for score, why in zip((old, new), absent, strict=True)
         )
         yield Line(name, first, last, change)
 
 
 def _difference(old: MetricValue, new: MetricValue) -> str:
-    """The difference and its interval over draws of noise and secrets (Welch 1947), from two runs of each on."""
+    """Difference with its interval over noise and secrets (Welch 1947), if both have at least two runs."""
     gap = new.value - old.value
     better = {"lower": gap < 0, "higher": gap > 0}.get(new.better)
     word = "" if better is None or not gap else ", better" if better else ", worse"
@@ -221,57 +221,57 @@ def _difference(old: MetricValue, new: MetricValue) -> str:
         part**2 / (score.runs - 1) for part, score in zip(parts, (old, new), strict=True)
     )
     half = float(student.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(sum(parts))
-    sure = word if abs(gap) > half else ", no difference shown"
-    return f"{gap:+.4g}, {gap - half:.4g} to {gap + half:.4g}{sure}"
+    outcome = word if abs(gap) > half else ", no difference shown"
+    return f"{gap:+.4g}, {gap - half:.4g} to {gap + half:.4g}{outcome}"
 
 
 def _findings(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> Iterator[Line]:
-    """What was found in either run, by attack and measure; what was not tried is neither new nor gone."""
-    each = [_strongest(one) for one in (before, now)]
+    """Yield findings of either run, by attack and measure; those not tried in one are neither new nor gone."""
+    each = [_strongest(policy) for policy in (before, now)]
     for key in dict.fromkeys((*each[1], *each[0])):
-        states = ["" if (one := found.get(key)) is None else one.state for found in each]
+        states = ["" if (f := findings.get(key)) is None else f.state for findings in each]
         if "found" in states:
             change = {
                 ("found", "found"): "in both",
                 ("looked", "found"): "new",
                 ("found", "looked"): "gone",
             }.get((states[0], states[1]), "no comparison")
-            first, last = (_found(one.get(key), why) for one, why in zip(each, absent, strict=True))
+            first, last = (_words(run.get(key), why) for run, why in zip(each, absent, strict=True))
             yield Line(plain_words(key[0]), first, last, change)
 
 
 def _strongest(policy: PolicyReport) -> dict[tuple[str, str], Finding]:
     kept: dict[tuple[str, str], Finding] = {}
-    for found in policy.findings:
-        key = found.attack, found.metric
-        if key not in kept or (found.state == "found", found.above) > (
+    for finding in policy.findings:
+        key = finding.attack, finding.metric
+        if key not in kept or (finding.state == "found", finding.above) > (
             kept[key].state == "found",
             kept[key].above,
         ):
-            kept[key] = found
+            kept[key] = finding
     return kept
 
 
-def _found(found: Finding | None, absent: str) -> str:
-    if found is None:
+def _words(finding: Finding | None, absent: str) -> str:
+    if finding is None:
         return absent or "not tried"
-    if found.state == "not looked":
+    if finding.state == "not looked":
         return "cut short, or too few draws"
     ends = ""
-    if found.low is not None and found.high is not None:
-        ends = f" ({figure_of(found, found.low)} to {figure_of(found, found.high)})"
-    return f"{verdict(found)}{ends}{'' if found.state == 'found' else ': nothing above chance'}"
+    if finding.low is not None and finding.high is not None:
+        ends = f" ({figure_of(finding, finding.low)} to {figure_of(finding, finding.high)})"
+    return f"{verdict(finding)}{ends}{'' if finding.state == 'found' else ': nothing above chance'}"
 
 
 def _together(before: Report, now: Report) -> Line:
-    told = []
+    texts = []
     for report in (before, now):
-        whole = report.composed
-        if whole is None:
-            told.append("one policy")
-        elif whole.epsilon is None:
-            told.append("no finite guarantee")
+        total = report.composed
+        if total is None:
+            texts.append("one policy")
+        elif total.epsilon is None:
+            texts.append("no finite guarantee")
         else:
-            at = at_delta(whole.delta)
-            told.append(f"epsilon {shown(whole.epsilon)}{at} for each {whole.unit}")
-    return Line("if all are carried out", *told)
+            delta = at_delta(total.delta)
+            texts.append(f"epsilon {shown(total.epsilon)}{delta} for each {total.unit}")
+    return Line("if all are carried out", *texts)

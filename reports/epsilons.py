@@ -1,6 +1,6 @@
 """Three epsilons of each data owner under each policy: claimed, audited and attacked.
 
-The true epsilon of what left lies at most at the first and at least at the other two.
+The true epsilon of the releases is at most the first and at least the other two.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from privfed.reports.account import ClientAccount
     from privfed.reports.budget import PolicyReport, Report
 
-RATE = 0.01  #: False positives at which attacks' rates are told
+RATE = 0.01  #: FPR at which attacks state their TPR
 BY_OWNER = "by client"  #: Key of a finding's figures by owner
-AT_MOST = 12  #: Owners of one policy that are drawn, those attacked most
+AT_MOST = 12  #: Most owners of one policy that are drawn
 
 
 @dataclass(frozen=True)
 class Epsilons:
-    """What one owner's releases cost a record of hers, nats, from above and below; None for what nobody looked for."""
+    """Upper and lower bounds on the epsilon of one owner's releases, in nats; None for bounds not examined."""
 
     policy: str
     client: str
-    claimed: float  #: at most: what the ledger proves, infinite without a finite guarantee
-    audited: float | None  #: at least: what outputs, or whole trainings on canaries, prove
-    audit_claim: float | None  #: what was claimed of what was audited, one release or all
-    attacked: float | None  #: what the strongest attack attains
+    claimed: float  #: upper bound of the ledger, infinite without a finite guarantee
+    audited: float | None  #: lower bound of audits, of outputs or of trainings on canaries
+    audit_claim: float | None  #: claimed epsilon of the audited releases, one or all
+    attacked: float | None  #: epsilon that the strongest attack attains
 
 
 def epsilons(report: Report) -> tuple[Epsilons, ...]:
@@ -46,7 +46,7 @@ def epsilons(report: Report) -> tuple[Epsilons, ...]:
             policy.name,
             client.client,
             client.proved if policy.secure and client.proved is not None else math.inf,
-            *_found(policy, client),
+            *_bounds(policy, client),
         )
         for policy in report.policies
         if not policy.silent
@@ -55,7 +55,7 @@ def epsilons(report: Report) -> tuple[Epsilons, ...]:
 
 
 def plot(report: Report, ax: Axes | None = None) -> Axes:
-    """Draw the figures, owner below owner; return the axes."""
+    """Draw the figures, one row per owner; returns the axes."""
     from matplotlib.figure import Figure
 
     from privfed.reports.charts import epsilon_rows
@@ -66,54 +66,54 @@ def plot(report: Report, ax: Axes | None = None) -> Axes:
 
 
 def drawn(report: Report) -> list[Epsilons]:
-    """Return the rows of the picture: of many owners under one policy those attacked most; None without any figure."""
+    """Return the rows to draw, per policy the :data:`AT_MOST` with the highest attacked epsilon; empty without figures."""
     rows, kept = epsilons(report), []
     if all(row.audited is None and row.attacked is None for row in rows):
         return []
     for name in dict.fromkeys(row.policy for row in rows):
-        own = [row for row in rows if row.policy == name]
-        most = sorted(own, key=lambda row: -(row.attacked or 0.0))[:AT_MOST]
-        kept += [row for row in own if row in most]
+        of_policy = [row for row in rows if row.policy == name]
+        strongest = sorted(of_policy, key=lambda row: -(row.attacked or 0.0))[:AT_MOST]
+        kept += [row for row in of_policy if row in strongest]
     return kept
 
 
-def _found(
+def _bounds(
     policy: PolicyReport, client: ClientAccount
 ) -> tuple[float | None, float | None, float | None]:
-    """The largest lower bound of an audit with its own claim, and the largest epsilon that an attack attains."""
+    """Largest lower bound of an audit, its claim, and the largest epsilon that an attack attains."""
     delta = client.delta or float(STATED if client.unprotected else 0)
-    asked = {step.kind for step in client.steps}
-    by_owner = {one.attack for one in policy.findings if BY_OWNER in one.detail}
+    queried = {step.kind for step in client.steps}
+    by_owner = {each.attack for each in policy.findings if BY_OWNER in each.detail}
     audited: list[tuple[float, float | None]] = []
     attacked: list[float] = []
-    for found in policy.findings:
-        if found.releases and asked.isdisjoint(found.releases):
+    for f in policy.findings:
+        if f.releases and queried.isdisjoint(f.releases):
             continue
-        if found.metric.startswith("epsilon proven") and found.detail.get("delta", 0.0) >= delta:
-            audited.append((found.value, found.of))
-        if found.attack not in by_owner:
-            attacked += _proven(found, 0.0 if client.unprotected else delta)
-        attacked += _attained(found.detail.get(BY_OWNER, {}).get(client.client, {}), delta)
-    most = max(audited, key=lambda each: each[0], default=(None, None))
-    return *most, max(attacked, default=None)
+        if f.metric.startswith("epsilon proven") and f.detail.get("delta", 0.0) >= delta:
+            audited.append((f.value, f.of))
+        if f.attack not in by_owner:
+            attacked += _proven(f, 0.0 if client.unprotected else delta)
+        attacked += _attained(f.detail.get(BY_OWNER, {}).get(client.client, {}), delta)
+    best = max(audited, key=lambda pair: pair[0], default=(None, None))
+    return *best, max(attacked, default=None)
 
 
-def _attained(own: Mapping[str, float], delta: float) -> Iterator[float]:
-    """The epsilon by which the noise of known law hides an owner's record least."""
-    if "epsilon" in own:
-        yield own["epsilon"]
-    if own.get("mu"):
-        yield gaussian_epsilon(own["mu"], delta) if delta else math.inf
+def _attained(figures: Mapping[str, float], delta: float) -> Iterator[float]:
+    """Yield the epsilon of an owner's least protected record under noise of a known distribution."""
+    if "epsilon" in figures:
+        yield figures["epsilon"]
+    if figures.get("mu"):
+        yield gaussian_epsilon(figures["mu"], delta) if delta else math.inf
 
 
-def _proven(found: Finding, delta: float) -> Iterator[float]:
-    """The epsilon that a rate over all owners stands for, if a guarantee bounds it.
+def _proven(finding: Finding, delta: float) -> Iterator[float]:
+    """Yield the epsilon implied by a rate over all owners, if a guarantee bounds it.
 
-    By (epsilon, delta) a test finds at most e^epsilon times its false positives, plus delta, and the area
-    under its curve is at most e^epsilon / (1 + e^epsilon), plus delta.
+    Under (epsilon, delta)-DP, TPR is at most e^epsilon FPR + delta, and ROC AUC at most
+    e^epsilon / (1 + e^epsilon) + delta.
     """
-    gained = (found.value if found.low is None else found.low) - delta
-    if found.limit == "found at 1 %":
-        yield math.log(max(gained / RATE, 1.0))
-    elif found.limit == "area":
-        yield max(float(logit(min(max(gained, 0.5), 1.0))), 0.0)
+    rate = (finding.value if finding.low is None else finding.low) - delta
+    if finding.limit == "found at 1 %":
+        yield math.log(max(rate / RATE, 1.0))
+    elif finding.limit == "area":
+        yield max(float(logit(min(max(rate, 0.5), 1.0))), 0.0)

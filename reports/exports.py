@@ -1,7 +1,7 @@
-"""A study in other people's forms: a public register's, an impact assessment's, output checkers', model and data cards.
+"""Exports of a study: public register, impact assessment, output checkers' report, model and data cards.
 
-Each function gives plain data, or the text of a file; :data:`FORMS` names them. What only a person can say
-is taken from the study's ``[about]``, and asked for where it is missing.
+Each function returns data or the text of a file; :data:`FORMS` names them. Entries that only a person can
+write come from the study's ``[about]``; missing ones are an error.
 """
 
 from __future__ import annotations
@@ -28,53 +28,53 @@ from privfed.reports.metrics import MetricValue
 from privfed.reports.page import SUBJECTS, claim, number, strongest
 from privfed.reports.provenance import provenance
 
-#: What a person must say of a deployment, under ``[about.registry]``.
+#: Keys that a person must fill in for a deployment, under ``[about.registry]``.
 REGISTRY_KEYS = (
     *("data_curator_type", "data_product_region", "publication_date", "registry_authors"),
     "justification",
 )
-#: The registry's lists, of what a person says.
+#: The registry's lists of allowed values for these.
 REGISTRY_LISTS = {
     "data_curator_type": ("Government", "Industry", "Nonprofit"),
     "data_product_sector": (
         *("Technology", "Healthcare", "Education", "Government", "Energy", "Finance"),
     ),
 }
-#: What a form that is filled in from records' truth says of itself.
+#: Note on forms filled in from a simulation.
 SIMULATED = "A simulation, in which one process held all records."
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a form is filled in from."""
+    """Data from which a form is filled in."""
 
     report: Report
     policy: PolicyReport
-    schema: Mapping[str, Any]  #: the public data dictionary, as plain data
+    schema: Mapping[str, Any]  #: the public data dictionary, as a dict
 
     @property
     def about(self) -> Any:
-        """Who answers for the study, and why it is done."""
+        """Who is responsible for the study, and its purpose."""
         return self.report.study.about
 
     @property
     def columns(self) -> list[Mapping[str, Any]]:
-        """The schema's columns, the target among them."""
+        """The schema's columns, including the target."""
         return list(self.schema["column"])
 
     @property
     def heads(self) -> str:
-        """The heads of all ledgers behind it."""
+        """Heads of all its ledgers."""
         return "; ".join(f"{c.client} {c.head[0]}:{c.head[1]}" for c in self.policy.clients)
 
     @property
     def audited(self) -> Finding | None:
         """The audit that proved the largest epsilon."""
-        found = [f for f in self.policy.findings if f.metric.startswith("epsilon")]
-        return max(found, key=lambda one: one.value, default=None)
+        audits = [f for f in self.policy.findings if f.metric.startswith("epsilon")]
+        return max(audits, key=lambda finding: finding.value, default=None)
 
     def written(self, needed: Mapping[str, str], form: str) -> None:
-        """Check that a person wrote what the form needs (InputError: names what is missing)."""
+        """Check that a person filled in what the form needs; InputError names missing keys."""
         missing = [key for key, text in needed.items() if not text]
         if missing:
             raise InputError(
@@ -87,7 +87,7 @@ class Source:
 
 
 def registry_entry(source: Source) -> str:
-    """An entry of the Differential Privacy Deployments Registry, of tier 3, as YAML; InputError if it cannot be filled.
+    """Return a tier 3 entry of the Differential Privacy Deployments Registry as YAML; InputError if it cannot be filled.
 
     Fields and lists are those of the registry's schema of September 2026 (``opendp/deployments-registry-data``,
     commit 057e5d8).
@@ -98,26 +98,26 @@ def registry_entry(source: Source) -> str:
             f"policy {policy.name!r}: has no guarantee that holds; the registry is of deployments of "
             "differential privacy"
         )
-    given = about.registry
+    registry = about.registry
     needed = {key: getattr(about, key) for key in ("controller", "data_description", "purpose")}
-    source.written(needed | {key: given.get(key, "") for key in REGISTRY_KEYS}, "registry")
-    _registered(given)
+    source.written(needed | {key: registry.get(key, "") for key in REGISTRY_KEYS}, "registry")
+    _check_registry(registry)
     basic = {
         "name": source.report.study.name,
         "data_curators": [
             {
                 "data_curator_name": about.controller,
-                "data_curator_type": given["data_curator_type"],
+                "data_curator_type": registry["data_curator_type"],
             }
         ],
         "description": about.data_description,
         "intended_use": about.purpose,
         "data_product_type": "Machine learning model",
-        "data_product_region": given["data_product_region"],
-        "publication_date": given["publication_date"],
+        "data_product_region": registry["data_product_region"],
+        "publication_date": registry["publication_date"],
     }
-    if "data_product_sector" in given:
-        basic["data_product_sector"] = given["data_product_sector"]
+    if "data_product_sector" in registry:
+        basic["data_product_sector"] = registry["data_product_sector"]
     slug = re.sub(r"[^a-z0-9]+", "-", basic["name"].lower()).strip("-")
     entry = {
         "url_slug": f"{slug}-{basic['publication_date'][:4]}",
@@ -126,16 +126,16 @@ def registry_entry(source: Source) -> str:
     return yaml(entry)
 
 
-def _registered(given: Mapping[str, str]) -> None:
-    """Check what a person wrote against the registry's lists (InputError: what to write instead)."""
+def _check_registry(registry: Mapping[str, str]) -> None:
+    """Check a person's entries against the registry's lists; InputError lists the allowed values."""
     for key, allowed in REGISTRY_LISTS.items():
-        if key in given and given[key] not in allowed:
+        if key in registry and registry[key] not in allowed:
             raise InputError(
-                f"registry: [about.registry] {key} = {given[key]!r} is none of the registry's; write one of "
+                f"registry: [about.registry] {key} = {registry[key]!r} is none of the registry's; write one of "
                 f"{', '.join(allowed)}"
             )
     try:
-        date.fromisoformat(given["publication_date"])
+        date.fromisoformat(registry["publication_date"])
     except ValueError:
         raise InputError(
             "registry: [about.registry] publication_date is no day; write one such as 2026-11-23"
@@ -168,9 +168,9 @@ def _guarantee(source: Source) -> dict[str, Any]:
 
 
 def _practice(source: Source) -> dict[str, Any]:
-    policy, given = source.policy, source.about.registry
+    policy, registry = source.policy, source.about.registry
     guards = [
-        f"- `{line.kind}`: {', '.join(f'{part} by {how}' for part, how in line.parts.items())}"
+        f"- `{line.kind}`: {', '.join(f'{part} by {guard}' for part, guard in line.parts.items())}"
         for line in policy.account.kinds
     ]
     audited = source.audited
@@ -181,13 +181,13 @@ def _practice(source: Source) -> dict[str, Any]:
         )
     if source.report.simulated:
         notes.append(SIMULATED)
-    scores = [f"{score.name}: {score.told}" for score in policy.scores]
+    scores = [f"{score.name}: {score.text}" for score in policy.scores]
     sources = {
-        f"source_{place}": {
+        f"source_{n}": {
             "evidence_source_type": "Other public source",
-            "misc": {"url" if "://" in one else "title": one.strip()},
+            "misc": {"url" if "://" in item else "title": item.strip()},
         }
-        for place, one in enumerate(filter(None, given.get("sources", "").split(";")), 1)
+        for n, item in enumerate(filter(None, registry.get("sources", "").split(";")), 1)
     }
     return {
         "deployment_model": {
@@ -204,7 +204,7 @@ def _practice(source: Source) -> dict[str, Any]:
             "access_type_details": "The server may choose each query by the earlier answers.",
         },
         "implementation": {
-            "preprocessing_and_hyperparameter_tuning": given.get(
+            "preprocessing_and_hyperparameter_tuning": registry.get(
                 "preprocessing_and_hyperparameter_tuning",
                 "Values are clipped to the public schema. Tuning outside this study is not known to its ledgers.",
             ),
@@ -214,14 +214,14 @@ def _practice(source: Source) -> dict[str, Any]:
             "composition": f"Each owner's ledger adds up all charges by the {policy.account.accountant.name} "
             "accountant, before the data are read.",
             "post_processing": "The model, and all that is computed from the releases alone.",
-            "justification": given["justification"],
+            "justification": registry["justification"],
             **({"utility": "\n".join(scores)} if scores else {}),
             "additional_information": "\n".join(notes),
         },
         "administrative": {
             **({"evidence_sources": sources} if sources else {}),
             "status": "Draft",
-            "registry_authors": [one.strip() for one in given["registry_authors"].split(";")],
+            "registry_authors": [item.strip() for item in registry["registry_authors"].split(";")],
             "tier": 3,
         },
     }
@@ -231,34 +231,34 @@ def _practice(source: Source) -> dict[str, Any]:
 
 
 def pia(source: Source) -> str:
-    """An impact assessment to be opened by the CNIL's PIA software: JSON of its own export's form.
+    """Return an impact assessment for the CNIL's PIA software, in the JSON format of its exports.
 
-    Gauges stay undecided: severity and likelihood are a person's judgement, beside the figures. ``dbVersion`` is the
-    software's own store's: its import refuses a file that names none.
+    Gauges stay undecided: severity and likelihood are judged by a person. ``dbVersion`` is that of the
+    software's store, whose import requires it.
     """
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     about, name = source.about, source.report.study.name
     measures = list(_measures(source))
     times = {"created_at": now, "updated_at": now}
     answered = {"pia_id": 1, **times}
-    plain = _form("pia.json")
-    said = {"name": name, "author_name": about.contact, "validator_name": about.approver}
-    plain["pia"] |= said | times
-    plain["answers"] = [
+    document = _form("pia.json")
+    names = {"name": name, "author_name": about.contact, "validator_name": about.approver}
+    document["pia"] |= names | times
+    document["answers"] = [
         {"reference_to": question, "data": data, **answered}
         for question, data in _answers(source, [title for title, _ in measures])
     ]
-    plain["measures"] = [
-        {"id": at, "title": title, "content": _html([text]), "placeholder": "", **answered}
-        for at, (title, text) in enumerate(measures, 1)
+    document["measures"] = [
+        {"id": index, "title": title, "content": _html([text]), "placeholder": "", **answered}
+        for index, (title, text) in enumerate(measures, 1)
     ]
-    return _json(plain)
+    return _json(document)
 
 
 def _answers(source: Source, measures: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Answers by the number of their question: texts, and of risks lists."""
+    """Yield answers by the number of their question: texts, or lists for risks."""
     report, policy, about = source.report, source.policy, source.about
-    said = answers(report, policy)
+    board = answers(report, policy)
     texts = {
         111: [
             about.purpose,
@@ -266,7 +266,7 @@ def _answers(source: Source, measures: list[str]) -> Iterator[tuple[int, dict[st
         ],
         112: [about.controller, *(f"Data owner: {client.client}" for client in policy.clients)],
         121: [about.data_description, *(_described(column) for column in source.columns)],
-        122: list(said.left),
+        122: list(board.released),
         123: [provenance(), f"Ledgers: {report.kept}."],
         211: [about.purpose],
         212: [about.legal_basis],
@@ -276,24 +276,24 @@ def _answers(source: Source, measures: list[str]) -> Iterator[tuple[int, dict[st
     for question, lines in texts.items():
         if any(lines):
             yield question, {"text": _html(lines), "gauge": None, "list": None}
-    found = [strongest(one) for one in policy.broken]
+    harms = [strongest(finding) for finding in policy.broken]
     lists = {
-        321: [f"{SUBJECTS[policy.account.policy.unit].one}: {found[0]}"] if found else [],
-        322: sorted({one.question for one in policy.findings if one.risk}),
+        321: [f"{SUBJECTS[policy.account.policy.unit].one}: {harms[0]}"] if harms else [],
+        322: sorted({finding.question for finding in policy.findings if finding.risk}),
         323: list(policy.principals),
         324: measures,
     }
     for question, entries in lists.items():
         yield question, {"text": None, "gauge": None, "list": entries}
     for question in (325, 326):
-        yield question, {"text": _html([*said.risk, *uncovered(report)]), "gauge": 0, "list": None}
+        yield question, {"text": _html([*board.risk, *uncovered(report)]), "gauge": 0, "list": None}
 
 
 def _measures(source: Source) -> Iterator[tuple[str, str]]:
     policy = source.policy
     for line in policy.account.kinds:
-        how = ", ".join(f"{part} by {guard}" for part, guard in line.parts.items())
-        yield f"Guard of {line.kind}", f"{line.about} {how}"
+        guards = ", ".join(f"{part} by {guard}" for part, guard in line.parts.items())
+        yield f"Guard of {line.kind}", f"{line.about} {guards}"
     yield "Guarantee", claim(policy)
     yield "Ledgers", f"Hash-chained, verified when this was written. Heads: {source.heads}"
 
@@ -316,12 +316,12 @@ def _html(lines: Sequence[str]) -> str:
 
 
 def sacroml(source: Source) -> str:
-    """Membership attacks as SACRO-ML writes its own: JSON, one entry for each, of the metrics that were measured."""
+    """Return membership attacks in SACRO-ML's JSON format, one entry for each, with the measured metrics."""
     known = [f for f in source.policy.findings if "members" in f.detail]
     reports = {}
-    for attack in dict.fromkeys(one.attack for one in known):
-        found = [i for i in map(_instance, (f for f in known if f.attack == attack)) if i]
-        if not found:
+    for attack in dict.fromkeys(finding.attack for finding in known):
+        instances = [i for i in map(_instance, (f for f in known if f.attack == attack)) if i]
+        if not instances:
             continue
         log = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{source.heads} {attack}"))
         reports[f"{attack}_{log}"] = {
@@ -337,11 +337,11 @@ def sacroml(source: Source) -> str:
                     "policy": source.policy.name,
                     "claim": claim(source.policy),
                 },
-                "global_metrics": _global(found),
+                "global_metrics": _global(instances),
                 "baseline_global_metrics": {},
             },
             "attack_experiment_logger": {
-                "attack_instance_logger": {f"instance_{n}": one for n, one in enumerate(found)}
+                "attack_instance_logger": {f"instance_{n}": i for n, i in enumerate(instances)}
             },
         }
     if not reports:
@@ -356,36 +356,36 @@ def sacroml(source: Source) -> str:
     return _json(reports)
 
 
-def _instance(found: Finding) -> dict[str, Any]:
-    """One attack's metrics, or nothing if it has no curve. The p-value is of equal scores, as if normal."""
-    detail = found.detail
-    area = found.value if found.baseline == 0.5 else detail.get("area under the curve")
-    if area is None:
+def _instance(finding: Finding) -> dict[str, Any]:
+    """Metrics of one attack; empty if it has no ROC curve. The p-value assumes a normal AUC under equal scores."""
+    detail = finding.detail
+    auc = finding.value if finding.baseline == 0.5 else detail.get("area under the curve")
+    if auc is None:
         return {}
     members, others = detail["members"], detail["outsiders" if "outsiders" in detail else "others"]
     metrics = {
-        "AUC": area,
-        "P_HIGHER_AUC": float(ndtr((0.5 - area) / _spread(members, others))),
+        "AUC": auc,
+        "P_HIGHER_AUC": float(ndtr((0.5 - auc) / _auc_std(members, others))),
         "n_pos_test_examples": members,
         "n_neg_test_examples": others,
-        "privfed_metric": found.metric,
+        "privfed_metric": finding.metric,
     }
     if (rate := detail.get("members found at 1 % false positives")) is not None:
         metrics["TPR@0.01"] = rate
     return metrics
 
 
-def _spread(members: int, others: int) -> float:
-    """Standard deviation of an area under the curve where scores of both are alike."""
+def _auc_std(members: int, others: int) -> float:
+    """Standard deviation of ROC AUC if both groups have the same distribution of scores."""
     return math.sqrt((members + others + 1) / (12 * members * others))
 
 
-def _global(areas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    spread = 3 * _spread(areas[0]["n_pos_test_examples"], areas[0]["n_neg_test_examples"])
-    values = sorted(one["P_HIGHER_AUC"] for one in areas)
+def _global(instances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    margin = 3 * _auc_std(instances[0]["n_pos_test_examples"], instances[0]["n_neg_test_examples"])
+    values = sorted(instance["P_HIGHER_AUC"] for instance in instances)
     below = [n for n, p in enumerate(values, 1) if p <= LEVEL * n / len(values)]
     return {
-        "null_auc_3sd_range": f"{0.5 - spread:.4f} -> {0.5 + spread:.4f}",
+        "null_auc_3sd_range": f"{0.5 - margin:.4f} -> {0.5 + margin:.4f}",
         "n_sig_auc_p_vals": sum(p <= LEVEL for p in values),
         "n_sig_auc_p_vals_corrected": max(below, default=0),
     }
@@ -406,9 +406,9 @@ METRICS = {
 
 
 def model_card(source: Source) -> str:
-    """A model card of the Hugging Face Hub: Markdown with figures in its head."""
+    """Return a model card of the Hugging Face Hub: Markdown with metrics in its front matter."""
     report, policy = source.report, source.policy
-    said, name = answers(report, policy), report.study.name
+    summary, name = answers(report, policy), report.study.name
     target = next((c for c in source.columns if c["name"] == source.schema.get("target")), {})
     classes = target.get("kind") == "category" or any(s.name == "accuracy" for s in policy.scores)
     task = f"tabular-{'classification' if classes else 'regression'}" if target else "other"
@@ -428,15 +428,15 @@ def model_card(source: Source) -> str:
     parts = [
         ("Intended use", [about.purpose or "Not stated."]),
         ("Data", [about.data_description or "Not stated.", *map(_described, source.columns)]),
-        ("What was released", said.left),
-        ("How risky is it", said.risk),
+        ("What was released", summary.released),
+        ("How risky is it", summary.risk),
         ("What no figure above covers", uncovered(report)),
         ("Provenance", [provenance(), f"Ledger heads: {source.heads}."]),
     ]
     if report.simulated:
         parts.insert(0, ("Simulation", [SIMULATED]))
     body = "\n".join(f"## {title}\n\n{_list(lines)}\n" for title, lines in parts)
-    return f"---\n{yaml(head)}---\n\n# {name}\n\n**{said.verdict}**\n\n{body}"
+    return f"---\n{yaml(head)}---\n\n# {name}\n\n**{summary.verdict}**\n\n{body}"
 
 
 def _list(lines: Sequence[str]) -> str:
@@ -459,14 +459,14 @@ def _privacy_metrics(source: Source) -> Iterator[dict[str, Any]]:
     if source.audited is not None:
         name = "epsilon that an audit proved of one mechanism"
         yield {"type": "audited_epsilon_lower", "value": source.audited.value, "name": name}
-    tries = [f for f in policy.findings if f.measure == "found at 1 %"]
-    if tries:
-        most = max(tries, key=lambda one: one.value)
-        yield {"type": "mia_tpr_at_fpr_0.01", "value": most.value, "name": most.metric}
+    rates = [f for f in policy.findings if f.measure == "found at 1 %"]
+    if rates:
+        largest = max(rates, key=lambda finding: finding.value)
+        yield {"type": "mia_tpr_at_fpr_0.01", "value": largest.value, "name": largest.metric}
 
 
 def croissant(source: Source) -> str:
-    """The public data dictionary as Croissant 1.1: columns, kinds and bounds, and no row."""
+    """Return the public data dictionary as Croissant 1.1: columns, kinds and bounds, without rows."""
     about, name = source.about, str(source.schema.get("name") or source.report.study.name)
     types = {"integer": "sc:Integer", "category": "sc:Text"}
     fields = [
@@ -484,18 +484,18 @@ def croissant(source: Source) -> str:
         for column in source.columns
     ]
     owners = ", ".join(client.client for client in source.policy.clients)
-    described = about.data_description or f"Records of {name}."
-    plain = _form("croissant.json")
-    plain |= {
+    description = about.data_description or f"Records of {name}."
+    document = _form("croissant.json")
+    document |= {
         "name": name,
-        "description": f"{described} Each record stays with its owner ({owners}); this is the dictionary alone.",
+        "description": f"{description} Each record stays with its owner ({owners}); this is the dictionary alone.",
         "datePublished": date.today().isoformat(),
     }
-    plain["recordSet"][0]["field"] = fields
-    return _json(plain)
+    document["recordSet"][0]["field"] = fields
+    return _json(document)
 
 
-#: Each form's maker and the ending of its file, by name.
+#: Each form's function and file extension, by name.
 FORMS: Mapping[str, tuple[Callable[[Source], str], str]] = {
     "registry": (registry_entry, ".yaml"),
     "cnil-pia": (pia, ".json"),
@@ -508,26 +508,26 @@ FORMS: Mapping[str, tuple[Callable[[Source], str], str]] = {
 
 
 def _form(name: str) -> Any:
-    """What a form says of every study; the rest is empty."""
+    """Read a form's template."""
     return json.loads((files("privfed.reports") / "templates" / name).read_text("utf-8"))
 
 
-def _json(plain: Any) -> str:
-    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-def yaml(plain: Any, indent: int = 0) -> str:
-    """Plain data as YAML: strings as they are, quoted, or as blocks of lines."""
+def yaml(data: Any, indent: int = 0) -> str:
+    """Return JSON-like data as YAML: strings plain, quoted, or as block scalars."""
     pad, lines = "  " * indent, []
-    entries = plain.items() if isinstance(plain, Mapping) else [(None, one) for one in plain]
+    entries = data.items() if isinstance(data, Mapping) else [(None, item) for item in data]
     for key, value in entries:
-        start = f"{pad}-" if key is None else f"{pad}{key}:"
+        prefix = f"{pad}-" if key is None else f"{pad}{key}:"
         if isinstance(value, Mapping) and key is None:
-            lines.append(f"{start} {yaml(value, indent + 1).lstrip()}")
+            lines.append(f"{prefix} {yaml(value, indent + 1).lstrip()}")
         elif isinstance(value, Mapping | list):
-            lines.append(f"{start}\n{yaml(value, indent + 1)}")
+            lines.append(f"{prefix}\n{yaml(value, indent + 1)}")
         else:
-            lines.append(f"{start} {_scalar(value, pad)}\n")
+            lines.append(f"{prefix} {_scalar(value, pad)}\n")
     return "".join(lines)
 
 

@@ -7,5 +7,5 @@ from privfed.reports.page import rendered
 
 
 def guard_page(verdict: Mapping[str, Any]) -> str:
-    """Return the page of a verdict's plain data: HTML with its styles inside."""
+    """Return the page of a verdict (a dict): HTML with its styles inside."""
     return rendered("guard.html", verdict=verdict)

@@ -1,4 +1,4 @@
-"""Ledgers as pages to look at: all of them with what is spent and whether they are intact, and one with its rows."""
+"""Ledgers as HTML pages: an overview of spending and integrity, and one page per ledger with its rows."""
 
 from __future__ import annotations
 
@@ -50,35 +50,35 @@ class RowView:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """What a page shows of one ledger; of one that is not intact nothing but why."""
+    """Content of one ledger's page; only the reason if the ledger is not intact."""
 
     name: str  #: its owner, with the policy in a study's output
-    place: str  #: the address of its own page
+    place: str  #: address of its page
     folder: Path
-    broken: str = ""  #: why it is not believed, or empty
-    intact: str = ""  #: rows, head, and whether it is known from elsewhere
+    broken: str = ""  #: why it is not intact, or empty
+    intact: str = ""  #: rows, head, and whether the head is known from elsewhere
     head: str = ""  #: the end of its chain
     whole: Line | None = None  #: all charges
     studies: tuple[Line, ...] = ()  #: charges by study
     kinds: tuple[Line, ...] = ()  #: charges by kind
-    left: str = ""  #: what is left of the budget
-    failed: str = ""  #: that a protected query failed, which no epsilon covers, or empty
-    sentences: tuple[str, ...] = ()  #: shares, spending and what is left, as printed
-    refused: tuple[tuple[str, str, int, str], ...] = ()  #: kind, reason, how often, last time
-    noise: str = ""  #: what the noise monitor found
-    convicted: bool = False  #: whether noise was not what was charged
+    left: str = ""  #: remaining budget
+    failed: str = ""  #: note that a protected query failed, which no epsilon covers, or empty
+    sentences: tuple[str, ...] = ()  #: shares, spending and remaining budget, as printed
+    refused: tuple[tuple[str, str, int, str], ...] = ()  #: kind, reason, count, last time
+    noise: str = ""  #: result of the noise monitor
+    convicted: bool = False  #: whether the noise differs from the charged distribution
     keys: tuple[str, ...] = ()  #: public keys that signed heads, in order
-    words: str = ""  #: what rows were looked for
+    words: str = ""  #: words by which rows are selected
     rows: tuple[RowView, ...] = ()  #: newest first
-    found: int = 0  #: how many rows contain the words
+    found: int = 0  #: number of rows that contain the words
 
     def read(self, ledger: Ledger, words: str | None = None) -> LedgerView:
-        """Fill in what a verified ledger says; with ``words`` also its rows that contain them all."""
-        found, rows = 0, deque[RowView](maxlen=ROWS)
+        """Return the view filled in from a verified ledger; with ``words``, also with the rows that contain them all."""
+        count, rows = 0, deque[RowView](maxlen=ROWS)
         for entry in () if words is None else ledger.entries():
             row = RowView.of(entry)
             if row.has((words or "").lower().split()):
-                found += 1
+                count += 1
                 rows.appendleft(row)
         return replace(
             self,
@@ -90,12 +90,12 @@ class LedgerView:
             keys=tuple(str(entry.body["public"]) for entry in ledger.signing_keys()),
             words=words or "",
             rows=tuple(rows),
-            found=found,
+            found=count,
         )
 
     @property
     def refusals(self) -> int:
-        """How many questions were refused."""
+        """Number of refused queries."""
         return sum(count for _, _, count, _ in self.refused)
 
 
@@ -110,20 +110,20 @@ def _refused(ledger: Ledger) -> tuple[tuple[str, str, int, str], ...]:
 
 
 def spent(line: Line) -> str:
-    """What is proved of all charges so far, of which budget."""
+    """Return the proven epsilon of all charges so far, and the budget's."""
     if line.unprotected or not line.secure:
         return "no finite guarantee"
-    told = "nothing" if line.epsilon is None else f"at most ε {shown(line.epsilon)}"
-    return told if line.budget is None else f"{told} of {shown(line.budget.epsilon)}"
+    text = "nothing" if line.epsilon is None else f"at most ε {shown(line.epsilon)}"
+    return text if line.budget is None else f"{text} of {shown(line.budget.epsilon)}"
 
 
 def ledgers_page(views: Sequence[LedgerView]) -> str:
-    """The page of all ledgers."""
+    """Return the page of all ledgers."""
     return rendered("ledgers.html", views=views, spent=spent, now=_now())
 
 
 def ledger_page(view: LedgerView) -> str:
-    """The page of one ledger."""
+    """Return the page of one ledger."""
     return rendered("ledger.html", view=view, now=_now())
 
 

@@ -1,4 +1,4 @@
-"""Ledgers as plain text: rows, and lines of budget statements. Loads nothing that draws or attacks."""
+"""Ledgers as plain text: rows, and lines of budget statements. Does not import charts or attacks."""
 
 from fractions import Fraction
 
@@ -37,22 +37,22 @@ ROWS = f"{'policy':12} {'client':16} {'row':>5} {'time (UTC)':19} {'event':9} wh
 
 
 def row(entry: Entry, kind: str) -> str:
-    """Format one ledger row; ``kind`` is that of the request, which its charge alone tells."""
-    body, told = entry.body, facts(entry)
-    told = [kind, *told] if kind and "kind" not in body else told
-    told += [f"study {body['study']}"] if body.get("study") else []
+    """Format one ledger row; ``kind`` is that of its request, known from the charge."""
+    body, items = entry.body, facts(entry)
+    items = [kind, *items] if kind and "kind" not in body else items
+    items += [f"study {body['study']}"] if body.get("study") else []
     if entry.event == "refused" and refusals_in(entry) > 1:
-        told.append(f"{refusals_in(entry)} of them, this the last")
+        items.append(f"{refusals_in(entry)} of them, this the last")
     if "loss" in body:
-        told.append(in_words(Loss.from_dict(body["loss"])))
-    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(map(printable, told))}"
+        items.append(in_words(Loss.from_dict(body["loss"])))
+    return f"{entry.seq:5} {entry.time[:19]} {entry.event:9} {' | '.join(map(printable, items))}"
 
 
 def facts(entry: Entry) -> list[str]:
-    """Return what a row is about: kind, reason, data set; of a policy, its budget and whether it replaces another."""
-    told = [str(entry.body[key]) for key in ("kind", "reason", "dataset") if key in entry.body]
+    """Return a row's kind, reason or data set; for a policy, its budget and whether it replaces another."""
+    items = [str(entry.body[key]) for key in ("kind", "reason", "dataset") if key in entry.body]
     if entry.event == "policy":
         budget = entry.body["policy"].get("budget")
-        told += [f"budget: epsilon {budget['epsilon']}" if budget else "no budget"]
-        told += ["in place of an earlier policy"] if entry.body["replaces"] else []
-    return told
+        items += [f"budget: epsilon {budget['epsilon']}" if budget else "no budget"]
+        items += ["in place of an earlier policy"] if entry.body["replaces"] else []
+    return items

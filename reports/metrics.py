@@ -1,4 +1,4 @@
-"""A model's scores beside a constant baseline's, and their variation over runs."""
+"""A model's scores compared with a constant baseline's, and their variation over runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def measured(value: float, digits: int = 4) -> str:
-    """Write what was measured for people: some digits, and whole numbers with separators from there on."""
+    """Format a measured value: significant digits, or an integer with separators if it has more digits."""
     if not math.isfinite(value):
         return "∞"
     rounded = f"{value:.{digits}g}"
@@ -29,11 +29,11 @@ class MetricValue:
     runs: int = 1  #: number of runs
     #: 95 % interval over the noise of a released score; None for a score by the records' truth
     interval: tuple[float, float] | None = None
-    #: the same of its difference to the constant's, which is released, too
+    #: the same for its difference to the constant's, which is released too
     margin: tuple[float, float] | None = None
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The score with its deviation, both to two digits of the deviation."""
         if self.interval is not None:
             low, high = self.interval
@@ -44,14 +44,14 @@ class MetricValue:
         return f"{self.value:,.{decimals}f}\u00a0±\u00a0{self.deviation:,.{decimals}f}"
 
     @property
-    def beside(self) -> str:
+    def with_constant(self) -> str:
         """The score, and the constant baseline's in brackets."""
-        known = "" if self.constant is None else f" (constant {measured(self.constant)})"
-        return f"{self.told}{known}"
+        constant = "" if self.constant is None else f" (constant {measured(self.constant)})"
+        return f"{self.text}{constant}"
 
     @property
     def _ahead(self) -> tuple[float, float] | None:
-        """By how much it is above the constant baseline's, at the ends of its interval."""
+        """Difference to the constant baseline's, at the ends of its interval."""
         if self.margin is not None or self.constant is None:
             return self.margin
         low, high = self.interval or (self.value, self.value)
@@ -82,7 +82,7 @@ class MetricValue:
 
 
 def judged_by(metrics: Mapping[str, Any]) -> str:
-    """By what a simulation's scores were measured; a search predicts for nobody who was held out."""
+    """Return how a simulation's scores were measured; a search has no held-out records."""
     return "on held-out records" if "held_out" in metrics else "against the truth"
 
 
@@ -107,25 +107,25 @@ def _others(
     metrics: Mapping[str, Any], repeated: Mapping[str, Any], count: int
 ) -> tuple[MetricValue, ...]:
     constants, better = metrics.get("constants", {}), metrics.get("score_better", {})
-    found = []
+    values = []
     for name, value in metrics.get("scores", {}).items():
         if name in repeated:
             value, deviation, runs = repeated[name]["mean"], repeated[name]["deviation"], count
         else:
             deviation, runs = None, 1
         if isinstance(value, int | float):
-            found.append(
+            values.append(
                 MetricValue(
                     *(name, value, constants.get(name), better.get(name, ""), deviation, runs),
                     _interval(metrics, name),
                     _interval(metrics, name, "margins"),
                 )
             )
-    return tuple(found)
+    return tuple(values)
 
 
 def _interval(
-    metrics: Mapping[str, Any], name: str, of: str = "intervals"
+    metrics: Mapping[str, Any], name: str, key: str = "intervals"
 ) -> tuple[float, float] | None:
-    low_high = metrics.get(of, {}).get(name)
-    return None if low_high is None else (low_high[0], low_high[1])
+    ends = metrics.get(key, {}).get(name)
+    return None if ends is None else (ends[0], ends[1])

@@ -25,7 +25,7 @@ from privfed.reports.epsilons import AT_MOST, drawn
 from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.provenance import provenance
 
-#: Browsers that print a page, in the order in which they are looked for.
+#: Browsers that print a page, in order of preference.
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "msedge")
 #: Names of privacy units in sentences.
 SUBJECTS: Mapping[Unit, Subject] = {
@@ -34,7 +34,7 @@ SUBJECTS: Mapping[Unit, Subject] = {
     "individual": Subject("person", "people", person=True),
     "client": Subject("data owner", "data owners", person=True),
 }
-COUNTED = 10  #: From which on a mean of counts is shown as a whole number
+COUNTED = 10  #: Smallest mean of counts that is shown as an integer
 SHARE = "share of "  #: Prefix of metrics that are fractions
 #: Labels of guarantees.
 GUARANTEES: Mapping[Strength, str] = {
@@ -48,7 +48,7 @@ GUARANTEES: Mapping[Strength, str] = {
 
 @cache
 def _environment() -> jinja2.Environment:
-    """What all pages' templates are filled in with; it keeps the code of those that were read."""
+    """Environment of all pages' templates; caches compiled templates."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("privfed.reports"),
         autoescape=True,
@@ -70,9 +70,9 @@ def _environment() -> jinja2.Environment:
         "guarantees": GUARANTEES,
         "at_home": AT_HOME,
         "remarks": remarks.remarks,
-        "said": remarks,
+        "remark": remarks,
     }
-    named: tuple[Callable[..., object], ...] = (
+    functions: tuple[Callable[..., object], ...] = (
         *(
             number_of,
             subject,
@@ -87,12 +87,12 @@ def _environment() -> jinja2.Environment:
         ),
         *(caveat, neighbours, suppression, score_names, constants, score_of, provenance),
     )
-    environment.globals |= {each.__name__: each for each in named}
+    environment.globals |= {f.__name__: f for f in functions}
     return environment
 
 
 def rendered(template: str, **values: Any) -> str:
-    """Return a template filled in: HTML with its styles inside, without external references."""
+    """Return a rendered template: HTML with its styles inside, without external references."""
     text: str = _environment().get_template(template).render(values)
     return text
 
@@ -100,7 +100,7 @@ def rendered(template: str, **values: Any) -> str:
 def page(report: Report, models: Mapping[str, str] | None = None) -> str:
     """Return the engineer's page: HTML with styles and charts inside, without external references.
 
-    ``models`` has a model's picture and text by policy, as HTML; it is shown as it is.
+    ``models`` has a model's picture and text by policy, as HTML, inserted unescaped.
     """
     pictures = {
         policy.name: charts.timeline(policy.clients, policy.name)
@@ -118,7 +118,7 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
 
 
 def write_pdf(page: Path, pdf: Path) -> None:
-    """Print a page into a file, by a browser without a window; InputError without one, or if it does not print."""
+    """Print a page to a file by a headless browser; InputError if there is none, or if it fails."""
     browser = next(filter(None, map(which, BROWSERS)), None)
     if browser is None:
         raise InputError(
@@ -141,13 +141,13 @@ def write_pdf(page: Path, pdf: Path) -> None:
         )
 
 
-def model_page(plain: Mapping[str, Any]) -> str:
-    """Return the page of what was found of a model: HTML with its styles inside."""
-    findings = [Finding.from_dict(each) for each in plain["findings"]]
-    found = [each for each in findings if each.state == "found"]
-    strong = max(found, key=lambda each: (each.of is not None, each.above), default=None)
-    silent = sum(each.state == "not looked" for each in findings)
-    return rendered("model.html", about=plain, findings=findings, strong=strong, silent=silent)
+def model_page(data: Mapping[str, Any]) -> str:
+    """Return the page of the findings on a model: HTML with its styles inside."""
+    findings = [Finding.from_dict(f) for f in data["findings"]]
+    found = [f for f in findings if f.state == "found"]
+    strong = max(found, key=lambda f: (f.of is not None, f.above), default=None)
+    silent = sum(f.state == "not looked" for f in findings)
+    return rendered("model.html", about=data, findings=findings, strong=strong, silent=silent)
 
 
 def number(value: Any) -> str:
@@ -179,7 +179,7 @@ def plain_words(text: str) -> str:
 
 
 def share(client: ClientAccount) -> float:
-    """Return how much of its budget a client spent, in per cent and at most 100; without one, all or nothing."""
+    """Return the percentage of its budget that a client spent, at most 100; without a budget, 0 or 100."""
     if client.epsilon is None or not client.budget:
         return 0.0 if client.epsilon == 0 else 100.0
     return min(100.0, 100 * client.epsilon / client.budget)
@@ -198,12 +198,12 @@ def answered(policy: PolicyReport) -> str:
 
 
 def cost(line: KindLine) -> str:
-    """Return the cost of one release: minimum and maximum, if they differ; what both rest on is said once."""
+    """Return the cost of one release: minimum and maximum, if they differ; a common basis is stated once."""
     joined = " or " if len(line.losses) == 2 else " to "
-    first, last = (each.partition(" (") for each in (line.losses[0], line.losses[-1]))
+    first, last = (loss.partition(" (") for loss in (line.losses[0], line.losses[-1]))
     ends = dict.fromkeys((first[0] if first[1:] == last[1:] else "".join(first), "".join(last)))
-    told = line.losses[-1] if first == last else joined.join(ends)
-    return told.replace("ε ", "ε\u00a0")
+    text = line.losses[-1] if first == last else joined.join(ends)
+    return text.replace("ε ", "ε\u00a0")
 
 
 def claim(policy: PolicyReport) -> str:
@@ -234,8 +234,8 @@ def scope(policy: PolicyReport) -> str:
 
 
 def suppression(policy: PolicyReport) -> str:
-    """Return what suppressing small cells does not do, in one sentence; empty without such a guard."""
-    guards = (guard for each in policy.account.policy.guards.values() for guard in each)
+    """Return a sentence on the limits of suppressing small cells; empty without such a guard."""
+    guards = (guard for line in policy.account.policy.guards.values() for guard in line)
     if not any(guard.called == "nullify" for guard in guards):
         return ""
     return (
@@ -245,7 +245,7 @@ def suppression(policy: PolicyReport) -> str:
 
 
 def neighbours(report: Report, units: str) -> str:
-    """Return what is done to one unit between neighbouring data sets, by the policies' relations; begins a sentence."""
+    """Return the change of one unit between neighbouring data sets, as the beginning of a sentence."""
     relations = {policy.account.policy.relation for policy in report.policies}
     if relations == {"replace-one"}:
         return f"Putting any other {units} in the place of one"
@@ -254,22 +254,22 @@ def neighbours(report: Report, units: str) -> str:
 
 
 def caveat(policy: PolicyReport) -> str:
-    """Return what the privacy unit leaves unprotected, in one sentence; empty from persons on."""
+    """Return a sentence on what the privacy unit leaves unprotected; empty for persons and larger units."""
     if policy.account.policy.unit != "rule" or not policy.finite:
         return ""
-    told = "Persons are not protected: for a person with several rules, the losses add up."
-    held = rules_each(policy)
+    text = "Persons are not protected: for a person with several rules, the losses add up."
+    n_rules = rules_each(policy)
     losses = [c.proved for c in policy.clients if c.proved is not None and not c.delta]
-    if held <= 1 or not losses:
-        return told
+    if n_rules <= 1 or not losses:
+        return text
     return (
-        f"{told} A person holds {number(held)} rules here on average, with a total ε of up to "
-        f"{shown(held * max(losses))} on average."
+        f"{text} A person holds {number(n_rules)} rules here on average, with a total ε of up to "
+        f"{shown(n_rules * max(losses))} on average."
     )
 
 
 def rules_each(policy: PolicyReport) -> float:
-    """Return a person's average number of rules, known in a simulation; else 0."""
+    """Return the average number of rules of a person, known in a simulation; else 0."""
     people, records = (policy.metrics.get(name) for name in ("individuals", "records"))
     counts = records.values() if isinstance(records, Mapping) else ()
     return sum(counts) / people if people else 0.0
@@ -281,57 +281,57 @@ def score_of(policy: PolicyReport, name: str) -> MetricValue | None:
 
 
 def constants(report: Report) -> dict[str, float | None]:
-    """Return the constant baseline's scores by name; None where policies differ."""
-    each: dict[str, set[float | None]] = {}
+    """Return the constant baseline's scores by name; None if policies differ."""
+    values: dict[str, set[float | None]] = {}
     for score in (score for policy in report.policies for score in policy.scores):
-        each.setdefault(score.name, set()).add(score.constant)
-    return {name: next(iter(found)) if len(found) == 1 else None for name, found in each.items()}
+        values.setdefault(score.name, set()).add(score.constant)
+    return {name: next(iter(group)) if len(group) == 1 else None for name, group in values.items()}
 
 
 def score_names(report: Report) -> list[tuple[str, str]]:
-    """Return all scores' names in order, and which way each is better."""
-    each = [score for policy in report.policies for score in policy.scores if score.better]
-    return list({score.name: (score.name, score.better) for score in each}.values())
+    """Return all scores' names in order, and whether lower or higher is better."""
+    scores = [score for policy in report.policies for score in policy.scores if score.better]
+    return list({score.name: (score.name, score.better) for score in scores}.values())
 
 
-def strongest(found: Finding) -> str:
-    """Return a finding in a person's words, with its figure."""
-    harm = found.harm[:1].upper() + found.harm[1:]
-    return f"{harm}: {verdict(found)}" if harm else verdict(found)
+def strongest(finding: Finding) -> str:
+    """Return a finding in plain language, with its figure."""
+    harm = finding.harm[:1].upper() + finding.harm[1:]
+    return f"{harm}: {verdict(finding)}" if harm else verdict(finding)
 
 
-def verdict(found: Finding) -> str:
+def verdict(finding: Finding) -> str:
     """Return an attack's result in words."""
-    if is_share(found):
-        return f"{percent(found.value)} of {found.metric.removeprefix(SHARE)}"
-    if found.of is None or found.metric.startswith(("probability", SHARE)):
-        return f"{found.metric}: {number(found.value)}"
-    if found.metric.startswith("epsilon"):
-        return f"{found.metric}: {shown_down(found.value)} of {shown(found.of)} claimed"
-    return f"{number(found.value)} of {number(found.of)} {found.metric}"
+    if is_share(finding):
+        return f"{percent(finding.value)} of {finding.metric.removeprefix(SHARE)}"
+    if finding.of is None or finding.metric.startswith(("probability", SHARE)):
+        return f"{finding.metric}: {number(finding.value)}"
+    if finding.metric.startswith("epsilon"):
+        return f"{finding.metric}: {shown_down(finding.value)} of {shown(finding.of)} claimed"
+    return f"{number(finding.value)} of {number(finding.of)} {finding.metric}"
 
 
-def is_share(found: Finding) -> bool:
+def is_share(finding: Finding) -> bool:
     """Whether its figures are fractions, shown in per cent."""
-    return found.metric.startswith(SHARE) and 0 <= found.value <= 1
+    return finding.metric.startswith(SHARE) and 0 <= finding.value <= 1
 
 
-def figure_of(found: Finding, value: float | None) -> str:
+def figure_of(finding: Finding, value: float | None) -> str:
     """Format a figure in the finding's measure: its baseline, or an end of its interval."""
     if value is None:
         return "none"
-    if is_share(found):
+    if is_share(finding):
         return percent(value)
-    return number(round(value)) if _is_count(found) and value >= COUNTED else number(value)
+    return number(round(value)) if _is_count(finding) and value >= COUNTED else number(value)
 
 
-def reach_of(found: Finding) -> str:
-    """Format what an attack would have found: of cells or records a whole number, which is no less."""
-    least = found.detectable
-    return figure_of(found, math.ceil(least) if least is not None and _is_count(found) else least)
+def reach_of(finding: Finding) -> str:
+    """Format the smallest result that an attack would have detected; rounded up for counts."""
+    n = finding.detectable
+    return figure_of(finding, math.ceil(n) if n is not None and _is_count(finding) else n)
 
 
-def _is_count(found: Finding) -> bool:
-    """Whether it counts cells or records, of which there are whole ones, whatever a mean or an interval comes to."""
-    of = 0.0 if found.of is None else float(found.of)
-    return of > 1 and of.is_integer() and float(found.value).is_integer()
+def _is_count(finding: Finding) -> bool:
+    """Whether it counts cells or records, so that its figures are integers."""
+    total = 0.0 if finding.of is None else float(finding.of)
+    return total > 1 and total.is_integer() and float(finding.value).is_integer()

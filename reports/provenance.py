@@ -1,4 +1,4 @@
-"""When, where and with what a page was made: the same line on every page."""
+"""Date, machine and versions with which a page was made."""
 
 import platform
 import subprocess
@@ -9,20 +9,20 @@ from pathlib import Path
 
 from privfed.questions import plugins
 
-#: What figures depend on, beside this package.
+#: Packages besides this one that figures depend on.
 DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "pandas", "opendp", "dp-accounting")
 
 
 def provenance() -> str:
-    """Date, versions, commit and machine, in one line."""
-    packages = [f"{name} {found}" for name in DEPENDENCIES if (found := _version(name))]
-    packages += [f"{name} {found}" for name, found in sorted(set(plugins.packages().values()))]
-    made = [
+    """Return date, versions, commit and machine, in one line."""
+    packages = [f"{name} {number}" for name in DEPENDENCIES if (number := _version(name))]
+    packages += [f"{name} {number}" for name, number in sorted(set(plugins.packages().values()))]
+    tools = [
         f"privfed {_version('privfed')}{f' (commit {commit()})' if commit() else ''}",
         f"Python {platform.python_version()}",
     ]
     return (
-        f"Made on {date.today().isoformat()} by {', '.join(made)}, on {platform.system()} "
+        f"Made on {date.today().isoformat()} by {', '.join(tools)}, on {platform.system()} "
         f"{platform.machine()}; {', '.join(packages)}."
     )
 
@@ -36,13 +36,13 @@ def _version(package: str) -> str:
 
 @cache
 def commit() -> str:
-    """The commit of a checkout that this runs from; nothing for an installed package."""
+    """Return the commit of the checkout that this runs from; empty for an installed package."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return ""
-    asked = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+    command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10)
+        result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
+    return result.stdout.strip()

@@ -1,4 +1,4 @@
-"""The pyramid of NIST SP 800-226: block by block, what is claimed, on what evidence, what could go wrong, what is met."""
+"""The pyramid of NIST SP 800-226: claim, evidence, hazard and state of each block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privfed.reports.metrics import judged_by
 from privfed.reports.page import claim, number, rendered, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
-#: From which epsilon on SP 800-226 sees little meaning, up to which a strong guarantee, and a large delta.
+#: Epsilon up to which SP 800-226 calls a guarantee strong, and above which almost meaningless; a large delta.
 STRONG, MEANINGLESS, LARGE_DELTA = 1.0, 10.0, 1e-5
 
 
@@ -25,10 +25,10 @@ class PyramidBlock:
 
     level: str  #: top, middle or base
     name: str  #: as in SP 800-226
-    claim: str  #: what is claimed
+    claim: str  #: the claim
     evidence: str  #: where it can be checked: ledger rows, audits, tests
-    hazard: str  #: what would make the claim worthless
-    state: State  #: whether it is met, by the rule that the hazard names
+    hazard: str  #: what would invalidate the claim
+    state: State  #: whether it is met, by the rule stated in the hazard
 
 
 def regulator_page(report: Report) -> str:
@@ -38,7 +38,7 @@ def regulator_page(report: Report) -> str:
 
 
 def pyramid(report: Report, policy: PolicyReport) -> tuple[PyramidBlock, ...]:
-    """All blocks, from the top."""
+    """Return all blocks, from the top."""
     return (*_top(policy), *_middle(report, policy), *_base(report, policy))
 
 
@@ -49,9 +49,9 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
         f"{c.client} rows 1 to {c.head[0]}, head {c.head[1][:12]}" for c in policy.clients
     )
     delta = policy.delta
-    least = policy.epsilon
-    judged = "no finite epsilon" if least is None else f"epsilon {shown(least)}"
-    met = finite and least is not None and least <= MEANINGLESS and delta <= LARGE_DELTA
+    epsilon = policy.epsilon
+    judged = "no finite epsilon" if epsilon is None else f"epsilon {shown(epsilon)}"
+    met = finite and epsilon is not None and epsilon <= MEANINGLESS and delta <= LARGE_DELTA
     yield PyramidBlock(
         "top",
         "Privacy parameters",
@@ -75,17 +75,17 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
 
 
 def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
-    audits = [one for one in policy.findings if one.attack.startswith("audit ")]
+    audits = [finding for finding in policy.findings if finding.attack.startswith("audit ")]
     correct, state = _correct(policy, audited=bool(audits))
     yield PyramidBlock(
         "middle",
         "Algorithms and correctness",
         correct,
-        "; ".join(map(_told, audits)) or "no audit ran in this study",
+        "; ".join(map(_finding_text, audits)) or "no audit ran in this study",
         "Noise that does not have the charged distribution; sums in floating point; a query that fails.",
         state,
     )
-    scores = ", ".join(f"{score.name} {score.beside}" for score in policy.scores)
+    scores = ", ".join(f"{score.name} {score.with_constant}" for score in policy.scores)
     yield PyramidBlock(
         "middle",
         "Utility",
@@ -107,17 +107,17 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         else "met",
     )
     grouped = policy.metrics.get("groups")
-    apart = _apart(grouped or {})
+    disjoint = _disjoint_pairs(grouped or {})
     yield PyramidBlock(
         "middle",
         "Bias",
-        f"{'; '.join(_groups(policy))}. {_compared(apart)}"
+        f"{'; '.join(_groups(policy))}. {_overlap_text(disjoint)}"
         if grouped
         else "No error by group was measured.",
         "metrics.json, groups" if grouped else "none",
         "Noise affects small groups most. The block is met if every group's error is below a threshold that the "
         "study's owners set; this tool sets none. Systemic and human bias are outside its scope.",
-        "not examined" if not grouped else "not met" if apart else "examined",
+        "not examined" if not grouped else "not met" if disjoint else "examined",
     )
     inferred = any(line.kind == "schema.infer" for line in policy.account.kinds)
     yield PyramidBlock(
@@ -132,40 +132,40 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     )
 
 
-def _told(found: Finding) -> str:
-    """A finding with what it read, as the engineer's page has it."""
-    read = f" of {', '.join(found.releases)}" if found.releases else ""
-    return f"{found.attack}{read}: {found.why_not or verdict(found)} ({found.state})"
+def _finding_text(finding: Finding) -> str:
+    """A finding with the releases that it read, as on the engineer's page."""
+    source = f" of {', '.join(finding.releases)}" if finding.releases else ""
+    return f"{finding.attack}{source}: {finding.why_not or verdict(finding)} ({finding.state})"
 
 
-def _apart(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:
-    """The pairs of groups of one column whose 95 % intervals have nothing in common."""
+def _disjoint_pairs(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:
+    """Pairs of groups of one column with disjoint 95 % intervals."""
     return tuple(
-        f"{one['group']} and {other['group']} ({column})"
+        f"{first['group']} and {second['group']} ({column})"
         for column, each in groups.items()
-        for one, other in combinations([group for group in each if group["low"] is not None], 2)
-        if one["high"] < other["low"] or other["high"] < one["low"]
+        for first, second in combinations([group for group in each if group["low"] is not None], 2)
+        if first["high"] < second["low"] or second["high"] < first["low"]
     )
 
 
-def _compared(apart: Sequence[str]) -> str:
-    if apart:
-        return f"The intervals do not overlap for {', '.join(apart)}."
+def _overlap_text(disjoint: Sequence[str]) -> str:
+    if disjoint:
+        return f"The intervals do not overlap for {', '.join(disjoint)}."
     return "All intervals overlap, which does not show equality: small groups have wide intervals."
 
 
 def _groups(policy: PolicyReport) -> Iterator[str]:
     for column, groups in policy.metrics["groups"].items():
-        told = ", ".join(
-            f"{one['group']} {number(one['value'])}"
+        text = ", ".join(
+            f"{group['group']} {number(group['value'])}"
             + (
-                f" ({number(one['low'])} to {number(one['high'])})"
-                if one["low"] is not None
+                f" ({number(group['low'])} to {number(group['high'])})"
+                if group["low"] is not None
                 else ""
             )
-            for one in groups
+            for group in groups
         )
-        yield f"{policy.metrics['measure']} by {column}, with 95 % intervals: {told}"
+        yield f"{policy.metrics['measure']} by {column}, with 95 % intervals: {text}"
 
 
 def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
@@ -224,22 +224,22 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
 
 
 def _correct(policy: PolicyReport, *, audited: bool) -> tuple[str, State]:
-    """What is said of the algorithms, and the state that goes with it."""
+    """Text on the correctness of the algorithms, and its state."""
     if not policy.finite:
         return (
             "At least one release has no finite guarantee, or the noise was for a test.",
             "not met",
         )
     if policy.basis:
-        told = (
+        text = (
             "Sensitivities of privfed's own queries are derived in their documentation, and the loss of its own noise "
             f"is proven. For the rest, the guarantee holds {policy.basis}."
         )
     else:
-        told = (
+        text = (
             "Sensitivities are derived in each query's documentation; noise is drawn by the core, from distributions "
             "whose loss is proven."
         )
     if policy.breaches or not all(client.intact for client in policy.clients):
-        return told, "not met"
-    return told, "met" if audited else "not examined"
+        return text, "not met"
+    return text, "met" if audited else "not examined"

@@ -1,4 +1,4 @@
-"""Remarks on a policy's run, one or two sentences each: the same in page, text and JSON."""
+"""Remarks on a policy's run, one or two sentences each, shared by page, text and JSON."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ALL_BUT = 0.99  #: Fraction of a budget above which the rest is not remarked on
 
 def remarks(policy: PolicyReport) -> tuple[str, ...]:
     """Return all remarks that apply."""
-    each = (handed_over, silent, unspent, persons, guessed, draws, tails, faults)
-    return tuple(text for remark in each if (text := remark(policy)))
+    rules = (handed_over, silent, unspent, persons, guessed, draws, tails, faults)
+    return tuple(text for remark in rules if (text := remark(policy)))
 
 
 def handed_over(policy: PolicyReport) -> str:
@@ -53,10 +53,10 @@ def unspent(policy: PolicyReport) -> str:
         return ""
     if policy.so_far is None or policy.so_far >= ALL_BUT * float(budget.epsilon):
         return ""
-    left = min(
+    remaining = min(
         (client.room for client in policy.clients if client.room is not None), default=Fraction(0)
     )
-    if not left:
+    if not remaining:
         return ""
     released = {line.kind for line in policy.account.kinds}
     never = ", ".join(kind for kind in policy.account.policy.guards if kind not in released)
@@ -66,42 +66,42 @@ def unspent(policy: PolicyReport) -> str:
     why = "" if policy.block else why
     return (
         f"At most ε {shown(policy.so_far)} of {shown(budget.epsilon)} is spent so far{why}. The rest allows "
-        f"another study of the same data, of up to ε {shown_down(left)}"
+        f"another study of the same data, of up to ε {shown_down(remaining)}"
     )
 
 
 def persons(policy: PolicyReport) -> str:
     """Return how far a record's guarantee covers persons with several records."""
     counts = policy.metrics.get("persons") or {}
-    several = sum(one["several"] for one in counts.values())
+    several = sum(count["several"] for count in counts.values())
     if not several or policy.account.policy.unit != "record":
         return ""
-    persons = sum(one["persons"] for one in counts.values())
+    persons = sum(count["persons"] for count in counts.values())
     protected = (
         "and no guarantee is stated"
         if not policy.finite
         else "but the guarantee is per record: for a person with k records it holds at k times the ε "
         '(and a larger δ, if any). Set unit = "individual" to protect persons'
     )
-    told = f"{several} of {persons} persons"
+    text = f"{several} of {persons} persons"
     if len(counts) > 1:
-        return f"{told}, counted at each owner, have several records there, {protected}"
-    return f"{told} have several records, {protected}"
+        return f"{text}, counted at each owner, have several records there, {protected}"
+    return f"{text} have several records, {protected}"
 
 
 def guessed(policy: PolicyReport) -> str:
-    """Return why an attack found more than the bound on what is found: it finds more without any release."""
+    """Return why an attack exceeds the bound on detection: it finds more without any release."""
     more = {
-        one.attack: one.baseline
-        for one in policy.broken
+        finding.attack: finding.baseline
+        for finding in policy.broken
         if policy.finite
-        and one.measure == "found at 1 %"
-        and (one.baseline or 0) > policy.detection
+        and finding.measure == "found at 1 %"
+        and (finding.baseline or 0) > policy.detection
     }
     return "; ".join(
-        f"{attack} finds {100 * (without or 0):.1f} % of the records from what it knows already, without any "
+        f"{attack} finds {100 * (baseline or 0):.1f} % of the records from what it knows already, without any "
         f"release: the bound of {shown_percent(policy.detection)} is for an attacker who would find 1 % in that way"
-        for attack, without in more.items()
+        for attack, baseline in more.items()
     )
 
 
@@ -132,28 +132,28 @@ def _varied(runs: Mapping[str, Any]) -> str:
 
 
 def tails(policy: PolicyReport) -> str:
-    """Return how a model does within its limits, where much of the target's variance lies beyond them."""
-    told = policy.metrics.get("beyond")
-    if not told:
+    """Return a model's error within and beyond its limits, if much of the target's variance lies beyond them."""
+    beyond = policy.metrics.get("beyond")
+    if not beyond:
         return ""
-    low, high = told["limits"]
+    low, high = beyond["limits"]
     return (
-        f"This model predicts between {measured(low)} and {measured(high)}. Beyond these limits lie {measured(100 * told['records'], 3)} % of the "
-        f"held-out records, with {measured(100 * told['variance'], 2)} % of the target's variance. Root mean squared error within the limits: "
-        f"{measured(told['inside'])} (constant {measured(told['constant'])}; R squared {measured(told['r2'], 2)}); beyond: {measured(told['outside'])}"
+        f"This model predicts between {measured(low)} and {measured(high)}. Beyond these limits lie {measured(100 * beyond['records'], 3)} % of the "
+        f"held-out records, with {measured(100 * beyond['variance'], 2)} % of the target's variance. Root mean squared error within the limits: "
+        f"{measured(beyond['inside'])} (constant {measured(beyond['constant'])}; R squared {measured(beyond['r2'], 2)}); beyond: {measured(beyond['outside'])}"
     )
 
 
 def faults(policy: PolicyReport) -> str:
-    """Return how many answers failed inside gates, which only the owners know."""
-    each = {
+    """Return the number of answers that failed inside gates, which only the owners know."""
+    failures = {
         client: sum(kinds.values())
         for client, kinds in policy.metrics.get("faults", {}).items()
         if kinds
     }
-    if not each:
+    if not failures:
         return ""
-    counts = ", ".join(f"{client} {count}" for client, count in each.items())
+    counts = ", ".join(f"{client} {count}" for client, count in failures.items())
     return (
         f"Answers that failed inside a gate: {counts}. Noise around zero was sent instead if the answer was to have "
         "noise, nothing if an owner keeps a model of its own, and a failure otherwise. With real gates, only their "
@@ -162,15 +162,15 @@ def faults(policy: PolicyReport) -> str:
 
 
 def remains(report: Report, policy: PolicyReport) -> Iterator[str]:
-    """Return what is left of the owners' budgets, and whether it counts for a later study."""
-    yield from left(policy)
+    """Yield the remaining budgets of the owners, and whether they count for a later study."""
+    yield from remaining_budget(policy)
     simulated = report.simulated and report.study.ledgers is None
     if simulated and policy.account.policy.budget is not None and policy.finite:
         yield "The ledgers of this simulation count for no later study."
 
 
-def left(policy: PolicyReport) -> Iterator[str]:
-    """Return what is left of each owner's budget, owners of whom the same holds together."""
+def remaining_budget(policy: PolicyReport) -> Iterator[str]:
+    """Yield the remaining budget of each owner; owners with the same text share a line."""
     budget = policy.account.policy.budget
     if budget is None:
         yield "There is no budget that limits what later queries cost."
@@ -181,10 +181,10 @@ def left(policy: PolicyReport) -> Iterator[str]:
     owners: dict[str, list[str]] = {}
     for client in policy.clients:
         if client.epsilon is not None and client.budget is not None:
-            rest = client.room or Fraction(0)
-            room = "less than 1 % is left" if rest else "nothing is left"
-            if rest > (1 - ALL_BUT) * float(client.budget):
-                room = f"room for a study of epsilon {shown_down(rest)}"
+            remaining = client.room or Fraction(0)
+            room = "less than 1 % is left" if remaining else "nothing is left"
+            if remaining > (1 - ALL_BUT) * float(client.budget):
+                room = f"room for a study of epsilon {shown_down(remaining)}"
             whole = client.epsilon >= client.budget and room.startswith("room")
             proven = " (a loose bound: it holds wherever a study stops)" if whole else ""
             spent = f"at most epsilon {shown(client.epsilon)} of {shown(client.budget)} is spent{proven}; {room}"
@@ -194,14 +194,14 @@ def left(policy: PolicyReport) -> Iterator[str]:
 
 
 def tighter(policy: PolicyReport) -> str:
-    """Return why an accountant's own bound is not improved upon."""
+    """Return why there is no tighter bound than the accountant's."""
     if dearest_of(policy.account.policy) is None:
         return "A tighter bound needs a policy that limits how often each kind is answered."
     return "The policy's limits on how often each kind is answered give no tighter bound."
 
 
 def to_do(report: Report, policy: PolicyReport) -> Iterator[str]:
-    """Return what is to be done about a policy, the most urgent first."""
+    """Yield the actions that a policy requires, the most urgent first."""
     yield from (f"Stop, and have this investigated: {text}." for text in policy.breaches)
     if policy.silent:
         yield "Nothing can be released under this policy; see the reasons on the engineer's page."

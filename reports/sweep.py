@@ -27,17 +27,17 @@ from privfed.reports.sweep_curves import (
 )
 
 CONSTANT = "constant "  #: Prefix of the columns of the constant baseline's scores
-WIDTH = 5.8  #: Of a further score's chart, inches
+WIDTH = 5.8  #: Width of a further score's chart, inches
 
 
 def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -> None:
-    """Write ``sweep.csv``, ``sweep.html``, the figure and, where pyarrow is installed, ``sweep.parquet``; pass notes on.
+    """Write ``sweep.csv``, ``sweep.html``, the figure and, with pyarrow, ``sweep.parquet``; emit notes as warnings.
 
     Args:
-        table: one row a run, as :func:`privfed.study.sweep.table` gives it.
+        table: one row per run, from :func:`privfed.study.sweep.table`.
         folder: where to write.
         name: the study's name.
-        failed: number of runs that the table lacks, as they failed.
+        failed: number of failed runs, which the table lacks.
     """
     table = table.assign(simulation=True)
     table.to_csv(folder / "sweep.csv", index=False)
@@ -47,7 +47,7 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
     scored = table["value"].notna().any()
     if scored:
         save(figure(table), folder)
-    of = guarantees(table)[table["epsilon"].notna()].unique()
+    names = guarantees(table)[table["epsilon"].notna()].unique()
     page = rendered(
         "sweep.html",
         name=name,
@@ -57,20 +57,20 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
         stopped=int(table["stopped"].notna().sum()) if "stopped" in table else 0,
         secure="secure" not in table or bool(table["secure"].all()),
         overview=svg(figure(table), "utility against epsilon") if scored else "",
-        guarantee=of[0] if len(of) == 1 else "",
+        guarantee=names[0] if len(names) == 1 else "",
         dotted=any(
             y in table and table[y].notna().any() for y, (_, bound) in PANELS.items() if bound
         ),
         level=table["epsilon"].isna().any(),
         frontier=_html(front) if scored and len(front := frontier(table)) else "",
         pictures=[
-            _curve(each, measure)
-            for measure, each in measured.items()
+            _curve(part, measure)
+            for measure, part in measured.items()
             if f"{CONSTANT}{measure}" in table
         ],
         tables={
-            measure: _html(summarised(each).rename(columns={"baseline": "constant baseline"}))
-            for measure, each in measured.items()
+            measure: _html(summarised(part).rename(columns={"baseline": "constant baseline"}))
+            for measure, part in measured.items()
         },
     )
     (folder / "sweep.html").write_text(page, encoding="utf-8")
@@ -79,46 +79,46 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
 
 
 def _html(table: pd.DataFrame) -> str:
-    told: str = table.to_html(
+    html: str = table.to_html(
         index=False,
         float_format=measured,
-        formatters={str(n): lambda on: "yes" if on else "" for n in table.select_dtypes(bool)},
+        formatters={str(n): lambda flag: "yes" if flag else "" for n in table.select_dtypes(bool)},
         border=0,
         na_rep="none",
         justify="left",
     )
-    return told
+    return html
 
 
 def _curve(table: pd.DataFrame, measure: str) -> str:
     with matplotlib.rc_context(STYLE):
-        drawn = Figure(figsize=(WIDTH, 3.4), layout="constrained")
-        legend(drawn, [plot(table, ax=drawn.subplots())])
-    return svg(drawn, f"{measure} against epsilon")
+        chart = Figure(figsize=(WIDTH, 3.4), layout="constrained")
+        legend(chart, [plot(table, ax=chart.subplots())])
+    return svg(chart, f"{measure} against epsilon")
 
 
 def by_measure(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the runs by measure, in columns ``value`` and ``baseline``: headlines first.
 
-    A run of which nothing was measured stands in each. A score without a constant baseline has no curve.
+    A run without a measure is in each. A score without a constant baseline has no curve.
     """
     none = table["measure"].isna()
-    found = {
-        str(one): table[none | (table["measure"] == one)]
-        for one in table["measure"].dropna().unique()
+    tables = {
+        str(name): table[none | (table["measure"] == name)]
+        for name in table["measure"].dropna().unique()
     }
-    found = found or {"utility": table}
+    tables = tables or {"utility": table}
     for column in table.columns:
         if str(column).startswith(CONSTANT) and table[column].notna().any():
             measure = str(column).removeprefix(CONSTANT)
-            found[measure] = table[none | table[column].notna()].assign(
+            tables[measure] = table[none | table[column].notna()].assign(
                 value=table[measure], baseline=table[column], measure=measure
             )
-    return found
+    return tables
 
 
 def summarised(table: pd.DataFrame) -> pd.DataFrame:
-    """Return mean and deviation over runs, by series and epsilon."""
+    """Return mean and standard deviation over runs, by series and epsilon."""
     grouped = labelled(table).groupby(["series", "epsilon"], sort=False, dropna=False)
     return grouped.agg(
         runs=("value", "count"),

@@ -17,8 +17,8 @@ from privfed.questions.exact import shown_delta
 from privfed.reports.charts import OPEN, PROTECTED, STYLE
 
 SHADES = (PROTECTED, "#7a5195", "#00897b", "#ef8a17", "#8d6e63", "#d81b60", "#546e7a")
-MARKS = "os^Dv"  #: One for each round of the shades
-#: A figure's panels: a column, its axis, and what bounds it.
+MARKS = "os^Dv"  #: One for each cycle of the shades
+#: A figure's panels: a column, the label of its axis, and the column that bounds it.
 PANELS = {
     "value": ("", ""),
     "found": ("members found at 1 % false positives", "bound"),
@@ -27,22 +27,22 @@ PANELS = {
     "audited training": ("epsilon: of whole trainings, audited", "claimed"),
     "bytes": ("bytes sent by all owners", ""),
 }
-LETTER = 6.5  #: Width of one in a legend, points, at most on average
-NEXT = " | "  #: Between a run's notes
+LETTER = 6.5  #: Upper estimate of a letter's mean width in a legend, points
+NEXT = " | "  #: Separator of a run's notes
 FILES = ("figure.svg", "figure.pdf", "figure.png")
 
 
 def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Axes:
     """Plot a column of a sweep against epsilon: mean and one standard deviation over seeds.
 
-    One curve for each series; runs without a guarantee, or that released nothing, are level lines. What
-    bounds the column, by :data:`PANELS`, is dotted; beside ``value`` stands the constant baseline of each
-    data set.
+    One curve for each series; runs without a guarantee, or that released nothing, are level lines. The
+    column's bound, by :data:`PANELS`, is dotted; for ``value``, the constant baseline of each data set is
+    drawn too.
 
     Args:
-        table: one row a run, as ``sweep.csv`` has it.
+        table: one row per run, as in ``sweep.csv``.
         y: the column.
-        ax: where to draw; a figure of its own unless given.
+        ax: where to draw; by default a new figure.
     """
     axes = Figure(layout="constrained").subplots() if ax is None else ax
     table = labelled(table).astype({"epsilon": float})
@@ -52,15 +52,15 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
     for name, part in table.groupby("series", sort=False):
         number = numbers[name]
         shade, mark = SHADES[number % len(SHADES)], MARKS[number // len(SHADES) % len(MARKS)]
-        each = part[part["epsilon"] > 0].groupby("epsilon")
-        mean, spread = each[y].mean(), each[y].std().fillna(0.0)
+        groups = part[part["epsilon"] > 0].groupby("epsilon")
+        mean, std = groups[y].mean(), groups[y].std().fillna(0.0)
         if len(mean):
-            band = mean - spread, mean + spread
+            band = mean - std, mean + std
             axes.fill_between(mean.index, *band, color=shade, alpha=0.15, lw=0)
             axes.plot(mean.index, mean, f"{mark}-", color=shade, label=str(name))
         if len(mean) and bound in part:
-            most = each[bound].mean()
-            axes.plot(mean.index, most, ":", color=shade, lw=1.2, label="at most, by the guarantee")
+            high = groups[bound].mean()
+            axes.plot(mean.index, high, ":", color=shade, lw=1.2, label="at most, by the guarantee")
         levels = (
             (part["epsilon"].isna(), OPEN, "no guarantee"),
             (part["epsilon"] == 0, shade, "epsilon 0"),
@@ -70,11 +70,11 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
                 level = part.loc[rows, y].mean()
                 axes.axhline(level, color=color, ls=_dashes(number), label=f"{name}: {why}")
     if y == "value":
-        each = table.groupby(problems(table), sort=False)
-        for number, (_, part) in enumerate(each):
-            told = f", {part['data'].iloc[0]}" if len(each) > 1 and "data" in part else ""
+        groups = table.groupby(problems(table), sort=False)
+        for number, (_, part) in enumerate(groups):
+            suffix = f", {part['data'].iloc[0]}" if len(groups) > 1 and "data" in part else ""
             dashes, level = _dashes(number) if number else "-", part["baseline"].mean()
-            label = f"constant baseline{told}"
+            label = f"constant baseline{suffix}"
             axes.axhline(level, color="#9aa5b1", lw=1, ls=dashes, label=label)
         measures = " or ".join(table["measure"].dropna().unique()) or "utility"
         label = f"{measures}, held-out records"
@@ -95,123 +95,123 @@ def _dashes(number: int) -> tuple[int, tuple[int, ...]]:
 
 
 def labelled(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with a column ``series``: the policy, and every setting that was varied."""
+    """Return the table with a column ``series``: the policy and all varied settings."""
     varied = [str(column) for column in table if "." in str(column)]
     series = table["policy"].astype(str)
     for column in varied:
-        told = f", {column.rpartition('.')[2]} " + table[column].astype(str)
-        series = series + told.where(table[column].notna(), "")
+        setting = f", {column.rpartition('.')[2]} " + table[column].astype(str)
+        series = series + setting.where(table[column].notna(), "")
     return table.assign(series=series)
 
 
 def problems(table: pd.DataFrame, *more: str) -> pd.Series:
-    """Name what each run's utility is of: its data and its measure. Only runs of one can be compared."""
-    told = pd.Series("", index=table.index)
+    """Return each run's problem: its data and measure. Only runs of the same problem can be compared."""
+    keys = pd.Series("", index=table.index)
     for column in map(str, table):
         if column in ("measure", "data digest", *more) or column.startswith("data."):
-            told = told + " " + table[column].astype(str)
-    return told
+            keys = keys + " " + table[column].astype(str)
+    return keys
 
 
 def guarantees(table: pd.DataFrame) -> pd.Series:
-    """Say what each run's epsilon is of, as far as its columns do; empty without a guarantee."""
-    told = pd.Series("", index=table.index)
+    """Return each run's unit, relation and delta, as far as the table has them; empty without a guarantee."""
+    text = pd.Series("", index=table.index)
     if "unit" in table:
-        told = told + "one " + table["unit"].astype(str)
+        text = text + "one " + table["unit"].astype(str)
     if "relation" in table:
         words = {"add-or-remove": " added or removed", "replace-one": " replaced"}
-        told = told + table["relation"].map(words).fillna("")
+        text = text + table["relation"].map(words).fillna("")
     if "delta" in table:
-        told = told + table["delta"].map(
+        text = text + table["delta"].map(
             lambda delta: f", delta {shown_delta(delta)}", na_action="ignore"
         ).fillna("")
-    return told.where(table["epsilon"].notna(), "")
+    return text.where(table["epsilon"].notna(), "")
 
 
 def noted(table: pd.DataFrame) -> list[str]:
-    """Return the notes on each series, learner and epsilon, a line for those that differ in figures alone."""
-    found: dict[tuple[str, str], list[str]] = {}
-    told = labelled(table).assign(notes=table.get("notes")).dropna(subset=["notes"])
-    for _, run in told.iterrows():
+    """Return the notes on each series, learner and epsilon; notes that differ only in digits share a line."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    rows = labelled(table).assign(notes=table.get("notes")).dropna(subset=["notes"])
+    for _, run in rows.iterrows():
         epsilon = "" if pd.isna(run["epsilon"]) else f", epsilon {run['epsilon']:g}"
         cell = f"policy {run['series']}, {run['learner']}{epsilon}"
         for note in run["notes"].split(NEXT):
-            same = found.setdefault((cell, re.sub(r"\d", "", note)), [])
+            same = lines.setdefault((cell, re.sub(r"\d", "", note)), [])
             same.append(f"seed {run['seed']}: {note}")
     return [
         f"{cell}, {f'{len(same)} runs, one of them ' * (len(same) > 1)}{same[0]}"
-        for (cell, _), same in found.items()
+        for (cell, _), same in lines.items()
     ]
 
 
 def figure(table: pd.DataFrame) -> Figure:
     """Draw one figure: a panel for each measure of utility and each of :data:`PANELS` that was measured."""
-    named = table.get("measure", pd.Series(dtype=str)).where(table["value"].notna())
-    shown = [
-        ("value", table.assign(value=table["value"].where(named == measure)))
-        for measure in named.dropna().unique()
+    measures = table.get("measure", pd.Series(dtype=str)).where(table["value"].notna())
+    panels = [
+        ("value", table.assign(value=table["value"].where(measures == measure)))
+        for measure in measures.dropna().unique()
     ]
-    shown += [(y, table) for y in [*PANELS][1:] if y in table and table[y].notna().any()]
+    panels += [(y, table) for y in [*PANELS][1:] if y in table and table[y].notna().any()]
     with matplotlib.rc_context(STYLE):
-        columns = min(2, len(shown))
-        rows = -(-len(shown) // columns)
-        drawn = Figure(figsize=(5.2 * columns, 3.6 * rows), layout="constrained")
-        grid = drawn.subplots(rows, columns, squeeze=False).ravel()
-        for axes, (y, part) in zip(grid, shown, strict=False):
+        columns = min(2, len(panels))
+        rows = -(-len(panels) // columns)
+        chart = Figure(figsize=(5.2 * columns, 3.6 * rows), layout="constrained")
+        grid = chart.subplots(rows, columns, squeeze=False).ravel()
+        for axes, (y, part) in zip(grid, panels, strict=False):
             plot(part, y, ax=axes)
-        for axes in grid[len(shown) :]:
+        for axes in grid[len(panels) :]:
             axes.set_axis_off()
-        legend(drawn, grid)
-    return drawn
+        legend(chart, grid)
+    return chart
 
 
-def legend(drawn: Figure, grid: Iterable[Axes]) -> None:
-    """Put one legend of all panels above them, in as many columns as its entries leave, on room of its own."""
-    told: dict[str, Any] = {}
+def legend(chart: Figure, grid: Iterable[Axes]) -> None:
+    """Place one legend of all panels above them, in as many columns as fit, and enlarge the figure for it."""
+    entries: dict[str, Any] = {}
     for axes in grid:
         for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            told.setdefault(name, line)
-    width, height = drawn.get_size_inches()
-    entry = (LETTER * max(map(len, told)) + 50) / 72  # inches
+            entries.setdefault(name, line)
+    width, height = chart.get_size_inches()
+    entry = (LETTER * max(map(len, entries)) + 50) / 72  # inches
     columns = max(1, min(3, int(width / entry)))
-    drawn.set_size_inches(max(width, entry), height + 0.25 * -(-len(told) // columns))
-    lines, names = [*told.values()], [*told]
-    drawn.legend(lines, names, frameon=False, loc="outside upper center", ncols=columns)
+    chart.set_size_inches(max(width, entry), height + 0.25 * -(-len(entries) // columns))
+    lines, names = [*entries.values()], [*entries]
+    chart.legend(lines, names, frameon=False, loc="outside upper center", ncols=columns)
 
 
-def save(drawn: Figure, folder: Path) -> None:
+def save(chart: Figure, folder: Path) -> None:
     """Write ``figure.svg``, ``figure.pdf`` and ``figure.png``."""
     with matplotlib.rc_context(STYLE):
         for file in FILES:
-            drawn.savefig(folder / file, dpi=200)
+            chart.savefig(folder / file, dpi=200)
 
 
 def frontier(table: pd.DataFrame) -> pd.DataFrame:
     """Return each series at each epsilon, by mean utility over seeds, and whether it is on the Pareto front.
 
-    ``best`` is the best mean at its epsilon; ``front`` says that no series is as good or better at a
-    smaller epsilon, or better at the same one. Series are compared with those on the same data, by the same
-    measure, unit and relation alone. Runs without a guarantee are left out. The choice is made on held-out
-    records, so that the best of several is flattered.
+    ``best`` marks the best mean at its epsilon; ``front`` that no series is at least as good at a smaller
+    epsilon, or better at the same one. Series are only compared on the same data, with the same measure, unit
+    and relation. Runs without a guarantee are dropped. The best series is selected on held-out records, so
+    its utility is biased upwards.
     """
     scored = labelled(table).dropna(subset=["epsilon", "value"])
     sign = np.where(scored["better"] == "lower", -1.0, 1.0) if "better" in scored else 1.0
     scored = scored.assign(among=problems(scored, "unit", "relation"), worth=sign * scored["value"])
-    if (of := guarantees(scored)).nunique() > 1:
-        scored = scored.assign(guarantee=of)
+    if (guarantee := guarantees(scored)).nunique() > 1:
+        scored = scored.assign(guarantee=guarantee)
     keys = ["among", *(k for k in ("measure", "epsilon", "series", "guarantee") if k in scored)]
-    told = scored.groupby(keys, sort=False).agg(
+    front = scored.groupby(keys, sort=False).agg(
         runs=("value", "size"),
         mean=("value", "mean"),
         deviation=("value", "std"),
         **{name: (name, "mean") for name in ("spent", "bytes") if name in scored},
         worth=("worth", "mean"),
     )
-    told = told.reset_index()
-    worth, epsilon, among = (told[k].to_numpy() for k in ("worth", "epsilon", "among"))
-    told["best"] = worth == told.groupby(["among", "epsilon"])["worth"].transform("max")
-    ahead = (epsilon[:, None] <= epsilon) & (worth[:, None] > worth)
-    ahead |= (epsilon[:, None] < epsilon) & (worth[:, None] >= worth)
-    told["front"] = ~np.any(ahead & (among[:, None] == among), axis=0)
-    told = told.sort_values(["among", "epsilon", "worth"], ascending=[True, True, False])
-    return told.drop(columns=["among", "worth"]).reset_index(drop=True)
+    front = front.reset_index()
+    utility, epsilon, among = (front[k].to_numpy() for k in ("worth", "epsilon", "among"))
+    front["best"] = utility == front.groupby(["among", "epsilon"])["worth"].transform("max")
+    ahead = (epsilon[:, None] <= epsilon) & (utility[:, None] > utility)
+    ahead |= (epsilon[:, None] < epsilon) & (utility[:, None] >= utility)
+    front["front"] = ~np.any(ahead & (among[:, None] == among), axis=0)
+    front = front.sort_values(["among", "epsilon", "worth"], ascending=[True, True, False])
+    return front.drop(columns=["among", "worth"]).reset_index(drop=True)

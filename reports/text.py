@@ -12,7 +12,7 @@ from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.page import figure_of, verdict
 from privfed.reports.remarks import remarks
 
-#: Said where ledgers last.
+#: Note on withheld results if ledgers are persistent.
 WITHHELD = (
     "left out, because these ledgers are persistent: attack results, and scores measured on the data themselves; "
     "privfed report FOLDER --simulation shows everything"
@@ -21,9 +21,9 @@ MARGIN = 17  #: Columns left of a summary's texts.
 
 
 def summary(report: Report, width: int = 0) -> str:
-    """Return, for each policy, its guarantee, releases, performance, attacks and remarks, a label and a text a line.
+    """Return, for each policy, its guarantee, releases, performance, attacks and remarks, one labelled text per line.
 
-    Lines are broken at ``width`` columns; 0: not at all.
+    Lines are wrapped at ``width`` columns; 0 for no wrapping.
     """
     lines = [report.study.name]
     for policy in report.policies:
@@ -40,7 +40,7 @@ def summary(report: Report, width: int = 0) -> str:
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    """Return a label and its text, broken at a width and indented."""
+    """Return a label and its text, wrapped at a width and indented."""
     label += "" if not label or label.endswith(" ") else "  "
     if not width:
         return [label + text]
@@ -51,15 +51,15 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
 
 def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
     if policy.block is not None and policy.finite:
-        own = f"epsilon {shown(policy.block.epsilon)} at delta {shown_delta(policy.block.delta)}"
+        claim = f"epsilon {shown(policy.block.epsilon)} at delta {shown_delta(policy.block.delta)}"
         if policy.block.method != "filter":
-            own += f" ({policy.block.method.upper()}; its share allows epsilon {shown(policy.block.priced)})"
-        yield "this study", f"{own}, given all before it; the epsilon above covers all studies"
+            claim += f" ({policy.block.method.upper()}; its share allows epsilon {shown(policy.block.priced)})"
+        yield "this study", f"{claim}, given all before it; the epsilon above covers all studies"
     yield "released", f"{number_of(policy.released, 'release')}, {policy.unprotected} unprotected"
     simulated = " (simulation)" if policy.simulated and policy.scores else ""
     yield "performance", _performance(policy, withheld) + simulated
     attacks = policy.attacks
-    for label, what, names in (
+    for label, prefix, names in (
         ("found by", "", attacks.found),
         ("found", "consistent with the guarantee: ", attacks.allowed),
         ("found", f"{AT_HOME}: ", attacks.at_home),
@@ -68,9 +68,9 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
         ("audits", "no contradiction found by ", attacks.audited),
     ):
         if names:
-            yield label, what + ", ".join(names)
-    told = [policy.metrics[key] for key in ("released", "hint") if key in policy.metrics]
-    yield from (("note", text) for text in (*told, *remarks(policy)))
+            yield label, prefix + ", ".join(names)
+    notes = [policy.metrics[key] for key in ("released", "hint") if key in policy.metrics]
+    yield from (("note", text) for text in (*notes, *remarks(policy)))
 
 
 def _together(composed: Composed, report: Report) -> str:
@@ -80,8 +80,8 @@ def _together(composed: Composed, report: Report) -> str:
     if composed.epsilon is None:
         return f"NO FINITE GUARANTEE{case}, because {composed.why}"
     case += f" ({composed.basis})" if composed.basis else ""
-    at, unit = at_delta(composed.delta), composed.unit
-    return f"epsilon {shown(composed.epsilon)}{at} for each {unit}{case}"
+    delta, unit = at_delta(composed.delta), composed.unit
+    return f"epsilon {shown(composed.epsilon)}{delta} for each {unit}{case}"
 
 
 def _guarantee(policy: PolicyReport) -> str:
@@ -101,34 +101,34 @@ def _guarantee(policy: PolicyReport) -> str:
 
 
 def _performance(policy: PolicyReport, withheld: bool) -> str:
-    told = policy.metrics.get("told")
+    remark = policy.metrics.get("told")
     if not policy.scores:
-        return told or ("left out" if withheld else "no model")
+        return remark or ("left out" if withheld else "no model")
     first = policy.scores[0]
-    told = told or ("no better than the constant baseline" if policy.useless else None)
+    remark = remark or ("no better than the constant baseline" if policy.useless else None)
     if "personal" in policy.metrics:
-        told = ", ".join(["by personal models", *([told] if told else [])])
+        remark = ", ".join(["by personal models", *([remark] if remark else [])])
     others = [
         _score(score, judged=True) for score in policy.scores[1:] if score.constant is not None
     ]
     headline = _score(first, judged=bool(policy.saving))
-    return ", ".join([headline, *([told] if told else []), *others])
+    return ", ".join([headline, *([remark] if remark else []), *others])
 
 
 def _score(score: MetricValue, *, judged: bool = False) -> str:
     """Return a score with its deviation and the constant baseline's; ``judged``, also that it is no better."""
     worse = ", no better" if judged and score.useless else ""
     constant = "" if score.constant is None else f" (constant {measured(score.constant)}{worse})"
-    return f"{score.name} {score.told}{constant}"
+    return f"{score.name} {score.text}{constant}"
 
 
 def finding_lines(findings: Sequence[Finding]) -> str:
-    """Return a line for each finding: its state, its figure, its baseline or why there is none."""
+    """Return a line for each finding: state, figure, and baseline or the reason that there is none."""
     lines = []
-    for found in findings:
-        beside = f"baseline {figure_of(found, found.baseline)}"
-        if found.baseline is None:
-            beside = ": ".join(["no baseline", *filter(None, [found.detail.get("note")])])
-        told = f"{verdict(found)}; {beside}"
-        lines.append(f"  {found.state:10} {found.attack:20} {found.why_not or told}")
+    for finding in findings:
+        baseline = f"baseline {figure_of(finding, finding.baseline)}"
+        if finding.baseline is None:
+            baseline = ": ".join(["no baseline", *filter(None, [finding.detail.get("note")])])
+        result = f"{verdict(finding)}; {baseline}"
+        lines.append(f"  {finding.state:10} {finding.attack:20} {finding.why_not or result}")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from privfed.privacy.loss import Loss, basis_in_words
 from privfed.questions import plugins
 from privfed.questions.exact import shown, shown_delta
 
-#: Where a sentence ends and another one, or a reference to a class, begins.
+#: End of a sentence that is followed by another one or by a reference to a class.
 _SENTENCE = re.compile(r"(?<=[a-z)])\.\s+(?=[A-Z:`])")
 _NUMBER = re.compile(r"([0-9]+)")
 _ROLE = re.compile(r":\w+:`\.?([^`]*)`")
@@ -29,20 +29,20 @@ def about(name: str, group: str = "queries") -> str:
 
 
 def natural(name: str) -> list[str | int]:
-    """A key by which names are sorted as people do: clinic 2 before clinic 10."""
+    """Return a key for natural sorting: clinic 2 before clinic 10."""
     return [int(part) if part.isdecimal() else part.casefold() for part in _NUMBER.split(name)]
 
 
 def in_words(loss: Loss) -> str:
-    """Format a loss in its own currency, rounded to four digits."""
+    """Format a loss in its currency, rounded to four digits."""
     if loss.unprotected is not None:
         return "no finite guarantee"
-    told = []
+    parts = []
     if loss.epsilon is not None:
-        told.append(f"ε {shown(loss.epsilon)}")
+        parts.append(f"ε {shown(loss.epsilon)}")
     elif loss.rho is not None:
-        told.append(f"rho {shown(loss.rho)}")
+        parts.append(f"rho {shown(loss.rho)}")
     if loss.delta:
-        told.append(f"δ {shown_delta(loss.delta)}")
+        parts.append(f"δ {shown_delta(loss.delta)}")
     basis = f" ({basis_in_words(loss.basis)})" if loss.basis else ""
-    return ("nothing" if told == ["ε 0"] else ", ".join(told)) + basis
+    return ("nothing" if parts == ["ε 0"] else ", ".join(parts)) + basis

@@ -64,4 +64,4 @@ def test_figures_have_as_many_digits_as_their_spread(
     value: float, deviation: float | None, told: str
 ) -> None:
     """Two of the spread; no more of the mean than that."""
-    assert MetricValue("accuracy", value, deviation=deviation).told == told
+    assert MetricValue("accuracy", value, deviation=deviation).text == told
