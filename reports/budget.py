@@ -227,13 +227,13 @@ class PolicyReport:
         excess = {f.attack for f in self.broken}
         at_home = tuple(dict.fromkeys(f.attack for f in self.at_home))
         allowed = tuple(name for name in found if name not in {*excess, *at_home})
-        tried = dict.fromkeys(f.attack for f in attacks if f.state != "not looked")
+        ran = dict.fromkeys(f.attack for f in attacks if f.state != "not looked")
         partial = {
-            f"part of {f.attack}" if f.attack in tried else f.attack: f.why_not
+            f"part of {f.attack}" if f.attack in ran else f.attack: f.why_not
             for f in attacks
             if f.state == "not looked" and f.attack not in found
         }
-        silent = [name for name in tried if name not in found]
+        silent = [name for name in ran if name not in found]
         audited = tuple(name for name in silent if name.startswith(AUDITS))
         looked = tuple(name for name in silent if name not in audited)
         idle = dict.fromkeys(

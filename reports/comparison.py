@@ -196,9 +196,9 @@ def _largest(values: Sequence[float], absent: str) -> str:
 
 
 def _scores(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> Iterator[Line]:
-    each = [{score.name: score for score in policy.scores} for policy in (before, now)]
-    for name in dict.fromkeys((*each[1], *each[0])):
-        old, new = each[0].get(name), each[1].get(name)
+    by_run = [{score.name: score for score in policy.scores} for policy in (before, now)]
+    for name in dict.fromkeys((*by_run[1], *by_run[0])):
+        old, new = by_run[0].get(name), by_run[1].get(name)
         change = "" if old is None or new is None else _difference(old, new)
         first, last = (
             why or NONE if score is None else score.with_constant
@@ -227,16 +227,18 @@ def _difference(old: MetricValue, new: MetricValue) -> str:
 
 def _findings(before: PolicyReport, now: PolicyReport, absent: Sequence[str]) -> Iterator[Line]:
     """Yield findings of either run, by attack and measure; those not tried in one are neither new nor gone."""
-    each = [_strongest(policy) for policy in (before, now)]
-    for key in dict.fromkeys((*each[1], *each[0])):
-        states = ["" if (f := findings.get(key)) is None else f.state for findings in each]
+    by_run = [_strongest(policy) for policy in (before, now)]
+    for key in dict.fromkeys((*by_run[1], *by_run[0])):
+        states = ["" if (f := findings.get(key)) is None else f.state for findings in by_run]
         if "found" in states:
             change = {
                 ("found", "found"): "in both",
                 ("looked", "found"): "new",
                 ("found", "looked"): "gone",
             }.get((states[0], states[1]), "no comparison")
-            first, last = (_words(run.get(key), why) for run, why in zip(each, absent, strict=True))
+            first, last = (
+                _words(run.get(key), why) for run, why in zip(by_run, absent, strict=True)
+            )
             yield Line(plain_words(key[0]), first, last, change)
 
 

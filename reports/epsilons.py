@@ -83,7 +83,7 @@ def _bounds(
     """Largest lower bound of an audit, its claim, and the largest epsilon that an attack attains."""
     delta = client.delta or float(STATED if client.unprotected else 0)
     queried = {step.kind for step in client.steps}
-    by_owner = {each.attack for each in policy.findings if BY_OWNER in each.detail}
+    by_owner = {finding.attack for finding in policy.findings if BY_OWNER in finding.detail}
     audited: list[tuple[float, float | None]] = []
     attacked: list[float] = []
     for f in policy.findings:
