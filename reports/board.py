@@ -10,7 +10,7 @@ from privfed.questions.exact import shown, shown_delta
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import SUBJECTS, caveat, claim, number, rendered, size, strongest, verdict
+from privfed.reports.page import SUBJECTS, caveat, claim, number, render, size, strongest, verdict
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,16 @@ def board_page(report: Report, policy: str = "") -> str:
 
     `policy` is the one to decide on; by default the first with a finite guarantee.
     """
-    decided = chosen(report, policy)
-    return rendered(
+    current = chosen(report, policy)
+    return render(
         "board.html",
         report=report,
-        policy=decided,
-        answer=answers(report, decided),
+        policy=current,
+        answer=answers(report, current),
         others=[
             answers(report, report.standing(other))
             for other in report.policies
-            if other.name != decided.name
+            if other.name != current.name
         ],
         uncovered=uncovered(report),
     )

@@ -24,7 +24,7 @@ from privfed.exchange.signing import Signer
 from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount
 from privfed.reports.budget import Report
-from privfed.reports.check_certificate import FORMAT, canonical, criteria, decided, digest
+from privfed.reports.check_certificate import FORMAT, canonical, criteria, decide, digest
 from privfed.tables.toml_file import read_toml
 from privfed.tables.toml_table import section
 
@@ -141,7 +141,7 @@ def certificate(
         "approval": {"person": approver, "date": today if approver else ""},
     }
     document["criteria"] = criteria(document)
-    document["decision"] = decided(document["criteria"])
+    document["decision"] = decide(document["criteria"])
     return document
 
 

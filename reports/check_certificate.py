@@ -117,7 +117,7 @@ def _all(what: str, without: Sequence[str], items: Sequence[Any]) -> str:
     return f"not: {', '.join(without)}" if without else text
 
 
-def decided(rows: Sequence[Mapping[str, str]]) -> str:
+def decide(rows: Sequence[Mapping[str, str]]) -> str:
     """Return "release" if every criterion is met, else "refuse"."""
     return "release" if rows and all(row["state"] == MET for row in rows) else "refuse"
 
@@ -155,7 +155,7 @@ def faults(
         yield f"the ledger of {owner} is not at the certificate's head"
     rows = criteria(cert)
     old, new = ([{**row, "found": ""} for row in table] for table in (cert["criteria"], rows))
-    if old != new or decided(rows) != cert["decision"]:
+    if old != new or decide(rows) != cert["decision"]:
         yield "its decision does not follow from its figures"
     for row in rows:
         if row["state"] != MET:

@@ -12,7 +12,7 @@ from privfed.questions.exact import at_delta, shown, shown_percent
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.epsilons import Epsilons, epsilons
 from privfed.reports.metrics import MetricValue
-from privfed.reports.page import figure_of, number, percent, plain_words, rendered, size, verdict
+from privfed.reports.page import figure_of, number, percent, plain_words, render, size, verdict
 
 NONE = "none"  #: A value that one of the runs lacks
 #: A policy that one of the runs lacks; distinct from a policy without a guarantee.
@@ -81,7 +81,7 @@ def compared(before: Report, now: Report) -> Comparison:
 
 def comparison_page(comparison: Comparison) -> str:
     """Return a comparison as HTML, without external references."""
-    return rendered("comparison.html", comparison=comparison, level=percent(LEVEL))
+    return render("comparison.html", comparison=comparison, level=percent(LEVEL))
 
 
 def comparison_lines(comparison: Comparison) -> str:

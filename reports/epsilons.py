@@ -61,11 +61,11 @@ def plot(report: Report, ax: Axes | None = None) -> Axes:
     from privfed.reports.charts import epsilon_rows
 
     axes = Figure(layout="constrained").subplots() if ax is None else ax
-    epsilon_rows(axes, drawn(report))
+    epsilon_rows(axes, drawn_rows(report))
     return axes
 
 
-def drawn(report: Report) -> list[Epsilons]:
+def drawn_rows(report: Report) -> list[Epsilons]:
     """Return the rows to draw, per policy the :data:`AT_MOST` with the highest attacked epsilon; empty without figures."""
     rows, kept = epsilons(report), []
     if all(row.audited is None and row.attacked is None for row in rows):

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from privfed.reports.page import rendered
+from privfed.reports.page import render
 
 
 def guard_page(verdict: Mapping[str, Any]) -> str:
     """Return the page of a verdict (a dict): HTML with its styles inside."""
-    return rendered("guard.html", verdict=verdict)
+    return render("guard.html", verdict=verdict)

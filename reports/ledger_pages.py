@@ -15,7 +15,7 @@ from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown
 from privfed.reports.ledger_text import facts
-from privfed.reports.page import rendered
+from privfed.reports.page import render
 from privfed.reports.words import in_words
 
 ROWS = 500  #: Most rows on a page, the newest
@@ -119,12 +119,12 @@ def spent(line: Line) -> str:
 
 def ledgers_page(views: Sequence[LedgerView]) -> str:
     """Return the page of all ledgers."""
-    return rendered("ledgers.html", views=views, spent=spent, now=_now())
+    return render("ledgers.html", views=views, spent=spent, now=_now())
 
 
 def ledger_page(view: LedgerView) -> str:
     """Return the page of one ledger."""
-    return rendered("ledger.html", view=view, now=_now())
+    return render("ledger.html", view=view, now=_now())
 
 
 def _now() -> str:

@@ -21,7 +21,7 @@ from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import AT_HOME, PolicyReport, Report, Strength
-from privfed.reports.epsilons import AT_MOST, drawn
+from privfed.reports.epsilons import AT_MOST, drawn_rows
 from privfed.reports.metrics import MetricValue, measured
 from privfed.reports.provenance import provenance
 
@@ -76,7 +76,7 @@ def _environment() -> jinja2.Environment:
         *(
             number_of,
             subject,
-            answered,
+            respondents,
             verdict,
             strongest,
             figure_of,
@@ -91,7 +91,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def rendered(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
     """Return a rendered template: HTML with its styles inside, without external references."""
     text: str = _environment().get_template(template).render(values)
     return text
@@ -107,12 +107,12 @@ def page(report: Report, models: Mapping[str, str] | None = None) -> str:
         for policy in report.policies
         if policy.account.kinds
     }
-    return rendered(
+    return render(
         "budget.html",
         report=report,
         pictures=pictures,
         models=models or {},
-        epsilons=charts.epsilons(rows) if (rows := drawn(report)) else "",
+        epsilons=charts.epsilons(rows) if (rows := drawn_rows(report)) else "",
         most_drawn=AT_MOST * any(len(policy.clients) > AT_MOST for policy in report.policies),
     )
 
@@ -147,7 +147,7 @@ def model_page(data: Mapping[str, Any]) -> str:
     found = [f for f in findings if f.state == "found"]
     strong = max(found, key=lambda f: (f.of is not None, f.above), default=None)
     silent = sum(f.state == "not looked" for f in findings)
-    return rendered("model.html", about=data, findings=findings, strong=strong, silent=silent)
+    return render("model.html", about=data, findings=findings, strong=strong, silent=silent)
 
 
 def number(value: Any) -> str:
@@ -190,7 +190,7 @@ def subject(policy: PolicyReport) -> Subject:
     return SUBJECTS[policy.account.policy.unit]
 
 
-def answered(policy: PolicyReport) -> str:
+def respondents(policy: PolicyReport) -> str:
     """Return the number of individuals of a cohort, or of data owners, in words."""
     if policy.people is None:
         return number_of(len(policy.clients), "data owner")

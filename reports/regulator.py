@@ -12,7 +12,7 @@ from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import claim, number, rendered, verdict
+from privfed.reports.page import claim, number, render, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: Epsilon up to which SP 800-226 calls a guarantee strong, and above which almost meaningless; a large delta.
@@ -34,7 +34,7 @@ class PyramidBlock:
 def regulator_page(report: Report) -> str:
     """Return the page by the blocks of NIST SP 800-226."""
     pyramids = [(policy, pyramid(report, policy)) for policy in report.policies]
-    return rendered("regulator.html", report=report, pyramids=pyramids)
+    return render("regulator.html", report=report, pyramids=pyramids)
 
 
 def pyramid(report: Report, policy: PolicyReport) -> tuple[PyramidBlock, ...]:

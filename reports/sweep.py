@@ -13,17 +13,17 @@ from matplotlib.figure import Figure
 from privfed.errors import Note
 from privfed.reports.charts import STYLE, svg
 from privfed.reports.metrics import measured
-from privfed.reports.page import rendered
+from privfed.reports.page import render
 from privfed.reports.sweep_curves import (
     PANELS,
+    collect_notes,
     figure,
     frontier,
     guarantees,
-    labelled,
     legend,
-    noted,
     plot,
     save,
+    with_series,
 )
 
 CONSTANT = "constant "  #: Prefix of the columns of the constant baseline's scores
@@ -48,12 +48,12 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
     if scored:
         save(figure(table), folder)
     names = guarantees(table)[table["epsilon"].notna()].unique()
-    page = rendered(
+    page = render(
         "sweep.html",
         name=name,
         runs=len(table),
         failed=failed,
-        notes=(notes := noted(table)),
+        notes=(notes := collect_notes(table)),
         stopped=int(table["stopped"].notna().sum()) if "stopped" in table else 0,
         secure="secure" not in table or bool(table["secure"].all()),
         overview=svg(figure(table), "utility against epsilon") if scored else "",
@@ -69,7 +69,7 @@ def write_sweep(table: pd.DataFrame, folder: Path, name: str, failed: int = 0) -
             if f"{CONSTANT}{measure}" in table
         ],
         tables={
-            measure: _html(summarised(part).rename(columns={"baseline": "constant baseline"}))
+            measure: _html(summarise(part).rename(columns={"baseline": "constant baseline"}))
             for measure, part in measured.items()
         },
     )
@@ -117,9 +117,9 @@ def by_measure(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return tables
 
 
-def summarised(table: pd.DataFrame) -> pd.DataFrame:
+def summarise(table: pd.DataFrame) -> pd.DataFrame:
     """Return mean and standard deviation over runs, by series and epsilon."""
-    grouped = labelled(table).groupby(["series", "epsilon"], sort=False, dropna=False)
+    grouped = with_series(table).groupby(["series", "epsilon"], sort=False, dropna=False)
     return grouped.agg(
         runs=("value", "count"),
         mean=("value", "mean"),

@@ -45,7 +45,7 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
         ax: where to draw; by default a new figure.
     """
     axes = Figure(layout="constrained").subplots() if ax is None else ax
-    table = labelled(table).astype({"epsilon": float})
+    table = with_series(table).astype({"epsilon": float})
     numbers = {name: number for number, name in enumerate(table["series"].unique())}
     table = table.dropna(subset=[y])
     label, bound = PANELS.get(y, (y, ""))
@@ -94,7 +94,7 @@ def _dashes(number: int) -> tuple[int, tuple[int, ...]]:
     return (0, (4, 1 + number % 5))
 
 
-def labelled(table: pd.DataFrame) -> pd.DataFrame:
+def with_series(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with a column ``series``: the policy and all varied settings."""
     varied = [str(column) for column in table if "." in str(column)]
     series = table["policy"].astype(str)
@@ -128,10 +128,10 @@ def guarantees(table: pd.DataFrame) -> pd.Series:
     return text.where(table["epsilon"].notna(), "")
 
 
-def noted(table: pd.DataFrame) -> list[str]:
+def collect_notes(table: pd.DataFrame) -> list[str]:
     """Return the notes on each series, learner and epsilon; notes that differ only in digits share a line."""
     lines: dict[tuple[str, str], list[str]] = {}
-    rows = labelled(table).assign(notes=table.get("notes")).dropna(subset=["notes"])
+    rows = with_series(table).assign(notes=table.get("notes")).dropna(subset=["notes"])
     for _, run in rows.iterrows():
         epsilon = "" if pd.isna(run["epsilon"]) else f", epsilon {run['epsilon']:g}"
         cell = f"policy {run['series']}, {run['learner']}{epsilon}"
@@ -194,7 +194,7 @@ def frontier(table: pd.DataFrame) -> pd.DataFrame:
     and relation. Runs without a guarantee are dropped. The best series is selected on held-out records, so
     its utility is biased upwards.
     """
-    scored = labelled(table).dropna(subset=["epsilon", "value"])
+    scored = with_series(table).dropna(subset=["epsilon", "value"])
     sign = np.where(scored["better"] == "lower", -1.0, 1.0) if "better" in scored else 1.0
     scored = scored.assign(among=problems(scored, "unit", "relation"), worth=sign * scored["value"])
     if (guarantee := guarantees(scored)).nunique() > 1:

@@ -117,7 +117,7 @@ def check_empty(case: AttackCase) -> None:
 
 def check_foreign(case: AttackCase) -> None:
     """It raises nothing over text, numbers that are not finite, other shapes, kinds and fields."""
-    for name, transcript in foreign(case.transcript):
+    for name, transcript in foreign_transcripts(case.transcript):
         try:
             case.attack.attackable(transcript)
             case.run(transcript)
@@ -174,7 +174,7 @@ def check_time(case: AttackCase) -> None:
         )
 
 
-def foreign(transcript: Transcript) -> Iterator[tuple[str, Transcript]]:
+def foreign_transcripts(transcript: Transcript) -> Iterator[tuple[str, Transcript]]:
     """Yield the transcript as other programs may write it, each with a name of the change."""
     for name, change in _CHANGES.items():
         yield name, Transcript(tuple(change(entry) for entry in transcript))

@@ -200,7 +200,7 @@ def check_law_is_kept(case: MechanismCase) -> None:
     empirical distribution function stays within its confidence band (Massart 1990).
     """
     kind = type(case.mechanism)
-    for group in audited(case):
+    for group in audited_groups(case):
         for name, law in case.price(group).laws.items():
             if kind.protect is Mechanism.protect:
                 drawn = kind.draw(case.mechanism, law, case.noise(1), case.cells)
@@ -234,7 +234,7 @@ def check_audit(case: MechanismCase) -> None:
     A lower bound on p = P(event | one) and an upper bound on q = P(event | other) must not
     contradict p <= e^epsilon q + delta, for any (epsilon, delta) that the loss implies.
     """
-    for group in audited(case):
+    for group in audited_groups(case):
         loss = case.price(group).loss
         if loss.finite:
             hold_events(loss, draws(case, group, 1), draws(case, group, 0))
@@ -242,7 +242,7 @@ def check_audit(case: MechanismCase) -> None:
 
 def hold_events(loss: Loss, a: np.ndarray, b: np.ndarray, move: str = "a cell moved") -> None:
     """Assert that threshold events of outputs on two neighbours, shape (runs,), do not violate a loss."""
-    statements = implied(loss)
+    statements = implied_statements(loss)
     events = [*threshold_events(a, b), *threshold_events(b, a)]
     level = LEVEL / (2 * len(events))
     for first, second in events:
@@ -308,7 +308,7 @@ def check_group(case: MechanismCase) -> None:
             assert finding.severity == "none", f"{name}: {text}"
 
 
-def audited(case: MechanismCase) -> Iterator[Mapping[str, BoundedPart]]:
+def audited_groups(case: MechanismCase) -> Iterator[Mapping[str, BoundedPart]]:
     """Yield groups of one part with many cells, each of which a neighbour changes by one."""
     for kind in (PartType.COUNTS, PartType.BITS):
         group = {"part": BoundedPart(Part(kind, ("cell",), (case.cells,)), Bound(1, 1))}
@@ -329,7 +329,7 @@ def threshold_events(a: np.ndarray, b: np.ndarray) -> list[tuple[np.ndarray, np.
     return [(side(a, t), side(b, t)) for t in thresholds for side in sides]
 
 
-def implied(loss: Loss) -> list[tuple[float, float]]:
+def implied_statements(loss: Loss) -> list[tuple[float, float]]:
     """Return (epsilon, delta) statements that a loss implies."""
     delta = float(loss.delta)
     if loss.epsilon is not None:

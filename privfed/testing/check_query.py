@@ -59,7 +59,7 @@ class QueryCase:
     def bounds(self) -> Mapping[str, Mapping[str, Bound | None]]:
         """Declared bound of each of these parts, by relation; None if it declares none."""
         return {
-            relation: {name: declared(part, relation) for name, part in self.bounded.items()}
+            relation: {name: declared_bound(part, relation) for name, part in self.bounded.items()}
             for relation in ("add_or_remove", "replace_one", "anything", "client")
         }
 
@@ -153,7 +153,7 @@ def check_total(case: QueryCase) -> None:
 
 def check_repeats(case: QueryCase) -> None:
     """Asked again it gives the same, from the cache and without it, and keeps nothing of its own between tables."""
-    table, names = list(case.rows.corners), ", ".join(made_once(type(case.query)))
+    table, names = list(case.rows.corners), ", ".join(mutable_defaults(type(case.query)))
     view = case.view(table)
     first, again = (dict(case.query.evaluate(view)) for _ in range(2))
     fresh = case.query.evaluate(case.view(table))
@@ -163,7 +163,7 @@ def check_repeats(case: QueryCase) -> None:
     assert not names, f"a default of {names} is made once and kept for the next table; write None"
 
 
-def made_once(kind: type[Query]) -> Iterator[str]:
+def mutable_defaults(kind: type[Query]) -> Iterator[str]:
     """Yield names of methods with a mutable default argument."""
     for name, method in inspect.getmembers(kind, inspect.isfunction):
         defaults = (*(method.__defaults__ or ()), *(method.__kwdefaults__ or {}).values())
@@ -295,7 +295,7 @@ def check_hostile_fields(case: QueryCase) -> None:
     # one owner's caches, kept between queries as by a gate
     views = [case.view(table) for table in ([], corners, *([row] for row in corners))]
     for fields in hostile_fields(case.query):
-        query = opened(type(case.query), fields, case)
+        query = decode_query(type(case.query), fields, case)
         if query is not None:
             hostile = replace(case, query=query)
             try:
@@ -309,7 +309,7 @@ def check_hostile_fields(case: QueryCase) -> None:
                 raise AssertionError(text) from error
 
 
-def opened(kind: type[Query], fields: bytes, case: QueryCase) -> Query | None:
+def decode_query(kind: type[Query], fields: bytes, case: QueryCase) -> Query | None:
     """Decode a query as a gate does; None if it is refused."""
     try:
         query = kind.from_fields(fields)
@@ -390,7 +390,7 @@ def within(case: QueryCase, before: Answer, after: Answer, relation: str) -> Map
 
     Bounds of several parts add up, so that parts within their bounds are within the joint one too.
     """
-    changes = {name: moved(before[name], after[name]) for name in case.bounded}
+    changes = {name: change_between(before[name], after[name]) for name in case.bounded}
     for name, bound in case.bounds[relation].items():
         change = changes[name]
         if bound is None:
@@ -404,7 +404,7 @@ def within(case: QueryCase, before: Answer, after: Answer, relation: str) -> Map
     return changes
 
 
-def declared(part: Part, relation: str) -> Bound | None:
+def declared_bound(part: Part, relation: str) -> Bound | None:
     """Return the bound that a part declares for a relation; None if it declares none."""
     assert part.sensitivity is not None
     if relation in ("anything", "client"):
@@ -415,7 +415,7 @@ def declared(part: Part, relation: str) -> Bound | None:
     return part.sensitivity.add_or_remove
 
 
-def moved(before: np.ndarray, after: np.ndarray) -> Bound:
+def change_between(before: np.ndarray, after: np.ndarray) -> Bound:
     """Return L1 and squared L2 of a change, as exact integers."""
     steps = (np.asarray(before, dtype=np.float64) - np.asarray(after, dtype=np.float64)).ravel()
     sizes = [abs(int(step)) for step in steps[steps != 0].tolist()]

@@ -25,7 +25,7 @@ from privfed.reports import check_certificate
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.certificate import Thresholds, certificate, signed
-from privfed.reports.check_certificate import canonical, criteria, decided, faults
+from privfed.reports.check_certificate import canonical, criteria, decide, faults
 from privfed.study import Study
 
 pytest.importorskip("cryptography")
@@ -79,7 +79,7 @@ def made(tmp_path: Path) -> dict[str, Any]:
         "approval": {"person": "D. Officer", "date": "2026-11-23"},
     }
     plain["criteria"] = criteria(plain)
-    plain["decision"] = decided(plain["criteria"])
+    plain["decision"] = decide(plain["criteria"])
     return plain
 
 
@@ -233,10 +233,10 @@ def test_a_reader_that_did_not_look_leaves_a_ceiling_unexamined(tmp_path: Path) 
     (row,) = (row for row in criteria(plain) if row["criterion"] == "members at 1 %")
     assert row["state"] == check_certificate.UNKNOWN
     assert row["found"] == "0.05; not looked: model reader lira"
-    assert decided(criteria(plain)) == "refuse"
+    assert decide(criteria(plain)) == "refuse"
     blind["attack"] = "pool (by an owner)"
     plain["attacked"].append(found(attack="pool", high=0.04))
-    assert decided(criteria(plain)) == "release"  # her totals are of what the server saw
+    assert decide(criteria(plain)) == "release"  # her totals are of what the server saw
     plain["attacked"].append(found(attack="pool", high=0.2))
     states = {row["criterion"]: row["state"] for row in criteria(plain)}
     assert states["members at 1 %"] == check_certificate.FAILED
@@ -273,12 +273,12 @@ def test_each_criterion_decides(
 ) -> None:
     """One that is not met, or was not examined, refuses; no such certificate is signed."""
     plain = made(tmp_path)
-    assert decided(criteria(plain)) == "release"
+    assert decide(criteria(plain)) == "release"
     change(plain)
     rows = criteria(plain)
     states = {row["criterion"]: row["state"] for row in rows}
     assert states[criterion] != check_certificate.MET
-    assert decided(rows) == "refuse"
+    assert decide(rows) == "refuse"
 
 
 def test_no_figure_is_rounded_to_its_threshold(tmp_path: Path) -> None:

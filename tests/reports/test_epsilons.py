@@ -16,7 +16,7 @@ from privfed.privacy.conversion import gaussian_epsilon
 from privfed.privacy.policy import Policy
 from privfed.reports.account import ChargedQuery, ClientAccount, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.epsilons import AT_MOST, drawn, epsilons, plot
+from privfed.reports.epsilons import AT_MOST, drawn_rows, epsilons, plot
 from privfed.reports.page import page
 from privfed.study import Study
 
@@ -95,8 +95,8 @@ def test_the_picture_names_owners_and_what_was_not_looked_at() -> None:
     marks = [np.asarray(collection.get_offsets()) for collection in axes.collections]
     assert [float(each[0, 0]) for each in marks[:3]] == [4.0, 0.5, 1.0]
     assert len(marks[3]) == 0
-    assert drawn(_report()) == [] and "Claimed, audited" not in page(_report())
+    assert drawn_rows(_report()) == [] and "Claimed, audited" not in page(_report())
     many = _report(audited, owners=AT_MOST + 3)
-    assert len(drawn(many)) == AT_MOST
+    assert len(drawn_rows(many)) == AT_MOST
     assert f"the figure shows the {AT_MOST} owners from whom" in page(many)
     assert "owners from whom attacks learned" not in text

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from privfed.errors import Note
-from privfed.reports.sweep import by_measure, summarised, write_sweep
-from privfed.reports.sweep_curves import NEXT, figure, frontier, noted, plot
+from privfed.reports.sweep import by_measure, summarise, write_sweep
+from privfed.reports.sweep_curves import NEXT, collect_notes, figure, frontier, plot
 
 
 def _table() -> pd.DataFrame:
@@ -23,7 +23,7 @@ def _table() -> pd.DataFrame:
 
 def test_means_are_taken_over_seeds() -> None:
     """One row for each policy and epsilon; policies without one keep their row."""
-    found = summarised(_table())
+    found = summarise(_table())
     assert found["mean"].tolist() == [11.0, 3.5, 3.0]
     assert found["runs"].tolist() == [2, 2, 2]
     assert found["epsilon"].isna().tolist() == [False, False, True]
@@ -191,7 +191,7 @@ def test_the_page_says_what_epsilon_is_of_and_what_is_missing(tmp_path: Path) ->
     assert "2 further runs failed" in page and "Dotted" not in page and "<th>spent" in page
     stopped: list[Any] = ["budget", None, None, None, None, None]
     table.loc[0, "value"] = np.nan
-    assert summarised(table)["runs"].tolist() == [1, 2, 2]
+    assert summarise(table)["runs"].tolist() == [1, 2, 2]
     write_sweep(table.assign(found=0.02, stopped=stopped), tmp_path, "a")
     page = (tmp_path / "sweep.html").read_text()
     assert "failed" not in page and "Dotted" in page
@@ -208,7 +208,7 @@ def test_equal_notes_of_one_series_are_one_line(tmp_path: Path) -> None:
         "open",
     ]
     table = _table().assign(notes=pd.Series([*notes, None], dtype=object))
-    assert noted(table) == [
+    assert collect_notes(table) == [
         "policy private, Tree, epsilon 1, 2 runs, one of them seed 0: noise of 1 record",
         "policy private, Tree, epsilon 1, seed 0: no split",
         "policy private, Tree, epsilon 4, seed 0: noise of 3 record",
@@ -220,4 +220,4 @@ def test_equal_notes_of_one_series_are_one_line(tmp_path: Path) -> None:
         "<li>policy private, Tree, epsilon 1, seed 0: no split</li>"
         in (tmp_path / "sweep.html").read_text()
     )
-    assert noted(_table()) == []
+    assert collect_notes(_table()) == []
