@@ -135,10 +135,7 @@ def _pairs_and_triples(numbers: list[Numbers], records: int) -> Iterator[Results
     """Yield all pairwise differences and sums, differences of totals implied by means, and triples."""
     values = np.concatenate([np.empty(0), *(block.values.reshape(-1) for block, _ in numbers)])
     widths = np.concatenate([np.empty(0), *(widths for _, widths in numbers)])
-    sizes, locates = (
-        [len(widths) for _, widths in numbers],
-        [block.leaf.element for block, _ in numbers],
-    )
+    sizes, locates = [len(w) for _, w in numbers], [block.leaf.element for block, _ in numbers]
     locate = _locator(sizes, locates)
     kept = np.flatnonzero(np.isfinite(values) & (np.abs(values) < 1e15))
     values, spacings = values[kept].astype(float), widths[kept]

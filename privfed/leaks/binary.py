@@ -286,15 +286,15 @@ def _written_forms(table: RawTable) -> Iterator[Written]:
     """Yield raw values and texts in the forms in which programs hash them."""
     sizes, flat = table.cells.sizes[:DIGESTED], table.numbers.ravel()
     cells, indices = table.cells.first[:DIGESTED], np.arange(len(sizes))
-    dense = densities(table.cells.sizes, indices, n_std=0)
+    density = densities(table.cells.sizes, indices, n_std=0)
     column_of = cells % max(1, len(table.names))
     step = np.maximum(widths_of(sizes), table.steps[column_of])
-    for index in np.unique(column_of):
-        idx = np.flatnonzero(column_of == index)
-        step[idx] = np.maximum(step[idx], spacings_of(sizes[idx], table.numbers[:, index]))
+    for j in np.unique(column_of):
+        rows = np.flatnonzero(column_of == j)
+        step[rows] = np.maximum(step[rows], spacings_of(sizes[rows], table.numbers[:, j]))
     short = 10.0 ** (np.floor(np.log10(sizes)) - 5)  # six digits
     p = [
-        np.clip(dense * np.maximum(step, floor), simplicity(sizes), 1.0)
+        np.clip(density * np.maximum(step, floor), simplicity(sizes), 1.0)
         for floor in (0, short, 0.01)
     ]
     for cell, *by_form in zip(cells.tolist(), *map(np.ndarray.tolist, p), strict=True):

@@ -115,7 +115,7 @@ class Lines:
         n_pieces = np.maximum(1, -(-counts // TOKENS))
         first = np.cumsum(n_pieces) - n_pieces
         pieces_of = dict(zip(lines, n_pieces.tolist(), strict=True))  # repeated lines count once
-        self.n_distinct += sum(count for m, count in pieces_of.items() if m.strip())
+        self.n_distinct += sum(count for content, count in pieces_of.items() if content.strip())
         rank = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)
         part = first[line] + rank // TOKENS
         tokens = np.column_stack([value, width, columns, np.zeros(len(value)), is_date])[order]
