@@ -122,7 +122,7 @@ def test_a_session_says_what_was_not_read() -> None:
     """Each kind in one number, and nothing where all was; a worker tells it, too."""
     seen = [Looked(0, (), {"socket": 1, "string of bytes": 1}), Looked(1, (), {"socket": 2})]
     session = Suite()
-    session.hear(Suite(seen=seen).told())
+    session.merge(Suite(seen=seen).to_dict())
     first, *more = session.summary()
     assert first.startswith("2 assertions looked for raw values: 1 finding,")
     assert more == ["not read in full: 3 x socket", "not read in full: 1 x string of bytes"]
@@ -133,12 +133,12 @@ def test_accepted_findings_are_counted_as_findings_are() -> None:
     """Two findings of one rule at one place are one line of the baseline, and two of the findings."""
     suite = Suite(test="test_x", recording=True)
     twice = [Evidence("verbatim", "a raw value", 40.0, lambda: "a[0]", str)] * 2
-    assert suite.judged(twice, Looked(2), str) == twice
+    assert suite.unaccepted(twice, Looked(2), str) == twice
     suite.accept_last()
-    assert suite.judged(twice, Looked(2), str) == []
+    assert suite.unaccepted(twice, Looked(2), str) == []
     assert len(suite.accepted) == 1
     session = Suite()
-    session.hear(suite.told())
+    session.merge(suite.to_dict())
     assert session.summary()[0].endswith("4 findings, 4 of them accepted by the baseline")
 
 
