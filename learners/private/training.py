@@ -66,9 +66,9 @@ class _Training:
     def run(self) -> PrivateModel:
         """Send all queries in order; if the budget ends early, so does learning."""
         self._ask_histograms()
-        columns = self._main_effects()
+        col_weights = self._main_effects()
         codes = self._synthesize()
-        basis = self._basis(columns)
+        basis = self._basis(col_weights)
         scale_factors = np.ones(basis.size) if self.main is None else self.main.scale_factors(basis)
         sample_weight, leading = self._reweight(basis, codes, scale_factors)
         posterior = WeightPosterior(
@@ -91,7 +91,7 @@ class _Training:
         others = replace(basis, trees=())
         if steps.last is not None:
             rng = np.random.default_rng(0)  # the model's own draws stay the same
-            others = replace(basis, trees=self._forest(columns, rng))
+            others = replace(basis, trees=self._forest(col_weights, rng))
             outputs = range(self.outcome.classes)
             posterior_cov = np.array([covariance(*steps.last, output=k) for k in outputs])
             errors = self._errors(steps, others, codes, scale_factors)
@@ -188,12 +188,12 @@ class _Training:
         return np.asarray(varies / varies.sum())
 
     def _scales(
-        self, columns: np.ndarray, linear: float, binned: float
+        self, col_weights: np.ndarray, linear: float, binned: float
     ) -> tuple[np.ndarray, np.ndarray]:
         ordered = np.array([f.column.kind != "category" for f in self.marginals.features])
         return (
-            self._stretch() * np.sqrt(np.where(ordered, linear, 0.0) * columns),
-            np.sqrt(np.where(ordered, binned, linear + binned) * columns),
+            self._stretch() * np.sqrt(np.where(ordered, linear, 0.0) * col_weights),
+            np.sqrt(np.where(ordered, binned, linear + binned) * col_weights),
         )
 
     def _stretch(self) -> np.ndarray:
@@ -225,13 +225,13 @@ class _Training:
         )
         return synthetic_records.draw(latent, fractions, self.params.synthetic_records, self.rng)
 
-    def _basis(self, columns: np.ndarray) -> Basis:
+    def _basis(self, col_weights: np.ndarray) -> Basis:
         return Basis(
             self.marginals.grid,
             self._values(),
             self._bins(),
-            *self._scales(columns, self.params.linear, self.params.binned),
-            self._forest(columns, self.rng),
+            *self._scales(col_weights, self.params.linear, self.params.binned),
+            self._forest(col_weights, self.rng),
         )
 
     def _limits(self) -> np.ndarray:
@@ -270,8 +270,8 @@ class _Training:
             )
         return padded(rows).astype(np.uint8)
 
-    def _forest(self, columns: np.ndarray, rng: np.random.Generator) -> tuple[Trees, ...]:
-        return tuple(self._trees(columns, rng, *setting) for setting in self.params.trees)
+    def _forest(self, col_weights: np.ndarray, rng: np.random.Generator) -> tuple[Trees, ...]:
+        return tuple(self._trees(col_weights, rng, *setting) for setting in self.params.trees)
 
     def _trees(
         self, weights: np.ndarray, rng: np.random.Generator, count: int, depth: int, fraction: float

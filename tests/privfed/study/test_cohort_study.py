@@ -17,7 +17,7 @@ from privfed.accountants.pure import PureEpsilon
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.errors import InputError
 from privfed.learners.rule_search.local_rules import write_cohort
-from privfed.learners.rule_search.population_rules import told
+from privfed.learners.rule_search.population_rules import summary
 from privfed.learners.stl.grammar import Symbols
 from privfed.learners.stl.parser import parse
 from privfed.ledger import Ledger
@@ -319,7 +319,7 @@ def test_what_was_found_is_told_in_words(
     found: list[Symbols], valid: list[Symbols], words: str
 ) -> None:
     """Nothing is never called a whole."""
-    assert told(found, valid) == words
+    assert summary(found, valid) == words
 
 
 def test_where_no_rule_is_valid_coverage_is_undefined(
