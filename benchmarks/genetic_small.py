@@ -112,7 +112,7 @@ def measured(data: Prepared, epsilon: str) -> dict[str, float]:
     tree, rows = shared(data, epsilon), []
     for name, (x, y) in data.clients.items():
         client = Client(View(Records(data.schema, x, y), data.schema, name.encode()), data.classify)
-        depth = client.own_depth(FOLDS, range(LOWEST, DEEPEST + 1))
+        depth = client.local_depth(FOLDS, range(LOWEST, DEEPEST + 1))
         alone = local.predictions(local.cart(x, y, client.classes, depth), data.test_x)
         kept = choose_below(client, tree, FOLDS, LOWEST, DEEPEST)
         values = kept.predict(data.test_x)

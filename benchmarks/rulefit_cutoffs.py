@@ -23,10 +23,10 @@ from privfed.learners import RuleFitClassifier
 from privfed.learners.rulefit.averaging import (
     Centred,
     LocalStepParams,
+    largest_eigenvalue,
     local_steps,
     primal,
     stable_step,
-    steepest,
 )
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.study.papers.simulations import (
@@ -97,7 +97,9 @@ def without_histogram(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dic
     means[0] = 0.0
     ends = np.cumsum([0, *(len(x) for x, _ in parts)])
     designs = [Centred(whole[a:b], means) for a, b in pairwise(ends)]
-    steep = [steepest(d, len(y), len(means)) for d, (_, y) in zip(designs, parts, strict=True)]
+    steep = [
+        largest_eigenvalue(d, len(y), len(means)) for d, (_, y) in zip(designs, parts, strict=True)
+    ]
     step = stable_step(float(np.average(steep, weights=np.diff(ends))), True, steep)
     dual, rounds, local, penalty = np.zeros(len(means)), 100, 5, 0.005
     for number in range(rounds):

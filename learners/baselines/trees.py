@@ -51,7 +51,7 @@ class KeepOwn(LocalEffect):
 def grown(view: View, scoring: Scoring, lowest: int, deepest: int) -> PersonalTree:
     """Return a CART tree of the depth chosen by cross-validation, on all records of a view."""
     client = Client.of(view, scoring.classify)
-    depth = client.own_depth(scoring.folds, range(lowest, deepest + 1))
+    depth = client.local_depth(scoring.folds, range(lowest, deepest + 1))
     nodes = local.cart(client.x, client.y, client.classes, depth)
     return PersonalTree.of_nodes(nodes, "own")
 

@@ -69,12 +69,12 @@ class TruexTreeClassifier(BaselineClassifier):
                 if not level:
                     raise
                 break
-            rule = SplitCriterion(least=0.0, doubt=0.0)
+            rule = SplitCriterion(min_records=0.0, noise_stds=0.0)
             open_ = growth.level(open_, told, features, edges, 0.0, rule)
             if not open_:
                 break
         self._label(federation, growth, edges)
-        self.shared_ = Shared(growth.tree, growth.shares)
+        self.shared_ = Shared(growth.tree, growth.fractions)
         return self
 
     def _label(self, federation: Disclosure, growth: NoisyTreeGrower, edges: np.ndarray) -> None:

@@ -35,23 +35,23 @@ class AdditiveTree:
     @cached_property
     def variances(self) -> np.ndarray:
         """Variances of the values below each node, over synthetic records, shape (nodes, outputs)."""
-        shares = self.shares[:, None]
-        sums, squares = shares * self.values, shares * self.values**2
+        fractions = self.shares[:, None]
+        sums, squares = fractions * self.values, fractions * self.values**2
         for node in np.flatnonzero(self.tree.feature >= 0)[::-1]:  # children come after their node
-            below = self.tree.children[node, :2]
-            sums[node], squares[node] = sums[below].sum(axis=0), squares[below].sum(axis=0)
-        held = np.maximum(shares, 1e-300)
-        return np.asarray(np.maximum(squares / held - (sums / held) ** 2, 0))
+            children = self.tree.children[node, :2]
+            sums[node], squares[node] = sums[children].sum(axis=0), squares[children].sum(axis=0)
+        totals = np.maximum(fractions, 1e-300)
+        return np.asarray(np.maximum(squares / totals - (sums / totals) ** 2, 0))
 
     def explained(self, features: int) -> np.ndarray:
         """Return the variance decrease by feature, as in scikit-learn's importances; shape (features,)."""
         inner = np.flatnonzero(self.tree.feature >= 0)
         within = (self.shares[:, None] * self.variances).sum(axis=1)
-        less = within[inner] - within[self.tree.children[inner, :2]].sum(axis=1)
-        return np.bincount(self.tree.feature[inner], less, minlength=features)
+        decrease = within[inner] - within[self.tree.children[inner, :2]].sum(axis=1)
+        return np.bincount(self.tree.feature[inner], decrease, minlength=features)
 
 
-class _Grown:
+class _TreeBuilder:
     """Nodes so far, one row each: feature, cut, left, right, values, share."""
 
     def __init__(self, outputs: int) -> None:
@@ -60,10 +60,10 @@ class _Grown:
         self.shares: list[float] = []
         self.nothing = np.zeros(outputs)
 
-    def leaf(self, values: np.ndarray, share: float) -> int:
+    def leaf(self, values: np.ndarray, fraction: float) -> int:
         self.rows.append((-1, 0.0, -1, -1))
         self.values.append(values)
-        self.shares.append(share)
+        self.shares.append(fraction)
         return len(self.rows) - 1
 
     def open(self) -> int:
@@ -75,7 +75,7 @@ class _Grown:
         return node
 
     def done(self) -> AdditiveTree:
-        feature, cut, left, right = (np.array(each) for each in zip(*self.rows, strict=True))
+        feature, cut, left, right = (np.array(column) for column in zip(*self.rows, strict=True))
         tree = Tree.binary(feature, cut, left, right)
         return AdditiveTree(tree, np.array(self.values), np.array(self.shares))
 
@@ -83,10 +83,10 @@ class _Grown:
 def trees_of(model: PrivateModel) -> tuple[AdditiveTree, ...]:
     """Return all trees of a model, whose sum is :meth:`.PrivateModel.scores` up to rounding."""
     columns = (
-        _of_column(j, *model.steps(j), model.shares[j]) for j in range(len(model.schema.features))
+        _column_tree(j, *model.steps(j), model.shares[j]) for j in range(len(model.schema.features))
     )
-    held = np.split(model.means, model.basis.starts[model.basis.columns :])[1:]
-    leaves = (_of_levels(*own, shares) for own, shares in zip(model.trees(), held, strict=True))
+    means = np.split(model.means, model.basis.starts[model.basis.columns :])[1:]
+    leaves = (_level_tree(*levels, mean) for levels, mean in zip(model.trees(), means, strict=True))
     first, *rest = [*columns, *leaves]
     inner = first.tree.feature >= 0
     values = np.where(inner[:, None], 0.0, first.values + model.start)
@@ -97,56 +97,56 @@ def values_of(model: PrivateModel) -> list[np.ndarray]:
     """Return each tree's node values, shape (nodes, outputs): of classes' scores, or of a number in its unit."""
     trees = trees_of(model)
     if model.outcome.kind != "number":
-        return [own.values for own in trees]
+        return [tree.values for tree in trees]
     low, high = model.outcome.lower, model.outcome.upper
-    moved = [own.values * (high - low) for own in trees]
-    moved[0] = np.where(trees[0].tree.feature[:, None] < 0, moved[0] + (low + high) / 2, 0.0)
-    return moved
+    scaled = [tree.values * (high - low) for tree in trees]
+    scaled[0] = np.where(trees[0].tree.feature[:, None] < 0, scaled[0] + (low + high) / 2, 0.0)
+    return scaled
 
 
-def _of_column(
-    column: int, cuts: np.ndarray, heights: np.ndarray, shares: np.ndarray
+def _column_tree(
+    column: int, cuts: np.ndarray, heights: np.ndarray, fractions: np.ndarray
 ) -> AdditiveTree:
     """Build a balanced tree over one column, merging intervals of equal height."""
     kept = np.flatnonzero((heights[1:] != heights[:-1]).any(axis=1))
-    shares = np.add.reduceat(shares[: len(heights)], np.concatenate([[0], kept + 1]))
+    fractions = np.add.reduceat(fractions[: len(heights)], np.concatenate([[0], kept + 1]))
     cuts, heights = cuts[kept], np.concatenate([heights[:1], heights[1:][kept]])
-    grown = _Grown(heights.shape[1])
+    builder = _TreeBuilder(heights.shape[1])
 
-    def below(low: int, high: int) -> int:
+    def build(low: int, high: int) -> int:
         if low == high:
-            return grown.leaf(heights[low], float(shares[low]))
-        node, middle = grown.open(), (low + high) // 2
-        left, right = below(low, middle), below(middle + 1, high)
-        return grown.split(node, column, float(cuts[middle]), left, right)
+            return builder.leaf(heights[low], float(fractions[low]))
+        node, middle = builder.open(), (low + high) // 2
+        left, right = build(low, middle), build(middle + 1, high)
+        return builder.split(node, column, float(cuts[middle]), left, right)
 
-    below(0, len(cuts))
-    return grown.done()
+    build(0, len(cuts))
+    return builder.done()
 
 
-def _of_levels(
-    features: np.ndarray, cuts: np.ndarray, leaves: np.ndarray, shares: np.ndarray
+def _level_tree(
+    features: np.ndarray, cuts: np.ndarray, leaves: np.ndarray, fractions: np.ndarray
 ) -> AdditiveTree:
     """Build a tree whose nodes of one level share their split, without unreachable branches."""
-    grown = _Grown(leaves.shape[1])
+    builder = _TreeBuilder(leaves.shape[1])
 
-    def below(level: int, leaf: int, spans: dict[int, tuple[float, float]]) -> int:
+    def build(level: int, leaf: int, spans: dict[int, tuple[float, float]]) -> int:
         if level == len(features):
-            return grown.leaf(leaves[leaf], float(shares[leaf]))
+            return builder.leaf(leaves[leaf], float(fractions[leaf]))
         feature, cut = int(features[level]), float(cuts[level])
         low, high = spans.get(feature, (-np.inf, np.inf))
         bit = 1 << level
         if cut <= low:
-            return below(level + 1, leaf | bit, spans)
+            return build(level + 1, leaf | bit, spans)
         if cut >= high:
-            return below(level + 1, leaf, spans)
-        node = grown.open()
-        left = below(level + 1, leaf, spans | {feature: (low, cut)})
-        right = below(level + 1, leaf | bit, spans | {feature: (cut, high)})
-        return grown.split(node, feature, cut, left, right)
+            return build(level + 1, leaf, spans)
+        node = builder.open()
+        left = build(level + 1, leaf, spans | {feature: (low, cut)})
+        right = build(level + 1, leaf | bit, spans | {feature: (cut, high)})
+        return builder.split(node, feature, cut, left, right)
 
-    below(0, 0, {})
-    return grown.done()
+    build(0, 0, {})
+    return builder.done()
 
 
 def to_sklearn(
@@ -158,28 +158,31 @@ def to_sklearn(
 
     number, features = model.outcome.kind == "number", len(model.schema.features)
     kind = GradientBoostingRegressor if number else GradientBoostingClassifier
-    few = max(2, len(classes))
-    blank = kind(n_estimators=1, max_depth=1, learning_rate=1.0)
-    target = np.zeros(few) if number else np.arange(few)  # initial scores of zero
-    blank.fit(np.zeros((few, features)), target)
+    n_rows = max(2, len(classes))
+    ensemble = kind(n_estimators=1, max_depth=1, learning_rate=1.0)
+    target = np.zeros(n_rows) if number else np.arange(n_rows)  # initial scores of zero
+    ensemble.fit(np.zeros((n_rows, features)), target)
     if not number:
-        blank.classes_ = classes
-    trees, moved = trees_of(model), values_of(model)
+        ensemble.classes_ = classes
+    trees, values = trees_of(model), values_of(model)
     unit = model.outcome.upper - model.outcome.lower if number else 1.0
-    blank.estimators_ = np.array(
-        [list(_regressors(own, v, unit**2, features)) for own, v in zip(trees, moved, strict=True)],
+    ensemble.estimators_ = np.array(
+        [
+            list(_regressors(tree, v, unit**2, features))
+            for tree, v in zip(trees, values, strict=True)
+        ],
         dtype=object,
     )
-    blank.n_estimators = blank.n_estimators_ = len(trees)
-    return blank
+    ensemble.n_estimators = ensemble.n_estimators_ = len(trees)
+    return ensemble
 
 
-def single_apart(x: np.ndarray, grid: BinEdges) -> np.ndarray:
+def single_apart(X: np.ndarray, grid: BinEdges) -> np.ndarray:
     """Return encoded rows as the nearest 32-bit floats on the same side of every threshold."""
-    found, wanted = single(x), grid.codes(x).T.astype(int)
-    step = np.sign(wanted - grid.codes(found.astype(float)).T)
+    rounded, codes = single(X), grid.codes(X).T.astype(int)
+    step = np.sign(codes - grid.codes(rounded.astype(float)).T)
     return np.where(
-        step, np.nextafter(found, np.where(step > 0, np.inf, -np.inf).astype(np.float32)), found
+        step, np.nextafter(rounded, np.where(step > 0, np.inf, -np.inf).astype(np.float32)), rounded
     )
 
 
@@ -199,26 +202,26 @@ def _check_apart(model: PrivateModel) -> None:
 
 
 def _regressors(
-    grown: AdditiveTree, values: np.ndarray, unit: float, features: int
+    additive: AdditiveTree, values: np.ndarray, unit: float, features: int
 ) -> Iterator[DecisionTreeRegressor]:
     """Yield a scikit-learn regression tree for each output; impurities are variances times ``unit``."""
     from sklearn.tree import DecisionTreeRegressor
     from sklearn.tree._tree import NODE_DTYPE
     from sklearn.tree._tree import Tree as ArrayTree
 
-    tree = grown.tree
+    tree = additive.tree
     inner, count = tree.feature >= 0, len(tree.feature)
     nodes = np.zeros(count, NODE_DTYPE)
     nodes["left_child"], nodes["right_child"] = tree.children[:, :2].T
     nodes["feature"] = np.where(inner, tree.feature, -2)
     nodes["threshold"] = np.where(inner, np.nextafter(tree.cuts[:, 0], -np.inf), -2.0)
-    nodes["n_node_samples"], nodes["weighted_n_node_samples"] = 1, grown.shares
-    for output, variance in zip(values.T, grown.variances.T, strict=True):
+    nodes["n_node_samples"], nodes["weighted_n_node_samples"] = 1, additive.shares
+    for output, variance in zip(values.T, additive.variances.T, strict=True):
         nodes["impurity"] = unit * variance
-        built = ArrayTree(features, np.array([1], dtype=np.intp), 1)
+        array_tree = ArrayTree(features, np.array([1], dtype=np.intp), 1)
         state = {"max_depth": tree.depth, "node_count": count, "nodes": nodes.copy()}
-        built.__setstate__({**state, "values": np.ascontiguousarray(output.reshape(-1, 1, 1))})
-        own = DecisionTreeRegressor(max_depth=max(tree.depth, 1))
-        own.tree_, own.n_features_in_, own.n_outputs_ = built, features, 1
-        own.max_features_ = features
-        yield own
+        array_tree.__setstate__({**state, "values": np.ascontiguousarray(output.reshape(-1, 1, 1))})
+        regressor = DecisionTreeRegressor(max_depth=max(tree.depth, 1))
+        regressor.tree_, regressor.n_features_in_, regressor.n_outputs_ = array_tree, features, 1
+        regressor.max_features_ = features
+        yield regressor

@@ -32,16 +32,16 @@ _SIGN = np.int32(-(2**31))
 def ordered(values: np.ndarray) -> np.ndarray:
     """Map 32-bit floats to unsigned integers in the same order (-0.0 as 0.0)."""
     bits = (np.asarray(values, np.float32) + np.float32(0)).view(np.int32)
-    return np.asarray(bits ^ _flipped(bits)).view(np.uint32)
+    return np.asarray(bits ^ _flip_mask(bits)).view(np.uint32)
 
 
 def unordered(bits: np.ndarray) -> np.ndarray:
     """Invert :func:`ordered`."""
     signed = bits.astype(np.uint32).view(np.int32)
-    return np.asarray(signed ^ _flipped(~signed)).view(np.float32)
+    return np.asarray(signed ^ _flip_mask(~signed)).view(np.float32)
 
 
-def _flipped(bits: np.ndarray) -> np.ndarray:
+def _flip_mask(bits: np.ndarray) -> np.ndarray:
     """Return the bits to flip: all of a negative number's, else the sign."""
     return np.asarray((bits >> np.int32(31)) | _SIGN)
 
@@ -88,9 +88,9 @@ class Columns:
     @cached_property
     def cells(self) -> np.ndarray:
         """Category and, in lower bits, class as one number, shape (features, records)."""
-        whole = self.values.astype(np.int64)
-        whole = whole * self.classes + self.target if self.classes else whole
-        return whole.astype(np.int32)
+        codes = self.values.astype(np.int64)
+        codes = codes * self.classes + self.target if self.classes else codes
+        return codes.astype(np.int32)
 
     @property
     def bits(self) -> int:
@@ -110,20 +110,20 @@ class Columns:
     @cached_property
     def steps(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Each feature's distinct values by :func:`ordered`, and the smallest keys from each on, and above all."""
-        found = []
+        steps = []
         for row in self.ascending:
             first = np.flatnonzero(np.diff(row, prepend=~row[:1]))
             ranks = np.append(first, len(row)).astype(self.keys.dtype)
-            found.append((row[first], ranks << self.keys.dtype.type(self.payload)))
-        return found
+            steps.append((row[first], ranks << self.keys.dtype.type(self.payload)))
+        return steps
 
     def above(self, cuts: np.ndarray, features: np.ndarray) -> np.ndarray:
         """Return the smallest keys above cuts, shape (pairs, cuts), with one feature per pair."""
         keys, bits = np.empty(cuts.shape, self.keys.dtype), ordered(cuts)
         for feature in np.unique(features):
             pairs = np.flatnonzero(features == feature)
-            values, least = self.steps[feature]
-            keys[pairs] = least.take(values.searchsorted(bits[pairs], "right"))
+            values, min_keys = self.steps[feature]
+            keys[pairs] = min_keys.take(values.searchsorted(bits[pairs], "right"))
         return keys
 
 

@@ -86,11 +86,11 @@ def covariate_shift(
 def _counts_of_leaves(federation: Disclosure, trees: BinaryTrees, half: Sampling) -> np.ndarray:
     """Query the other half's records in each leaf, by client, shape (nodes, clients)."""
     leaves = np.flatnonzero(~trees.inner)
-    none = NodeFeatures(np.zeros(len(leaves), np.int64), np.zeros(0, np.int64))
-    level = OpenNodes(trees, half, leaves, none, none, 1)
+    no_pairs = NodeFeatures(np.zeros(len(leaves), np.int64), np.zeros(0, np.int64))
+    level = OpenNodes(trees, half, leaves, no_pairs, no_pairs, 1)
     everyone = np.ones((len(federation.clients), 1), bool)
-    asked = versions(level, everyone, len(federation.schema.features))
-    replies = ask_about(federation, level, asked, lambda version: Sketches(version.level, 1))
+    by_client = versions(level, everyone, len(federation.schema.features))
+    replies = ask_about(federation, level, by_client, lambda version: Sketches(version.level, 1))
     counts = np.zeros((len(trees), len(federation.clients)), np.int64)
     counts[leaves] = replies.statistics().at(np.arange(len(leaves)))[:, :, 0].T
     return counts
@@ -104,10 +104,10 @@ def _root_split(trees: BinaryTrees, learned: np.ndarray, fresh: np.ndarray) -> t
     size = learned[[0, *sides]].sum(axis=1)
     impurity = size - neg_weighted_impurity(learned[[0, *sides]], "gini")
     gain = float(1 - impurity[1:].sum() / impurity[0])
-    above = trees.parents()
+    parents = trees.parents()
     node = np.arange(len(trees))
-    while above[node].any():
-        node = np.where(above[node] > 0, above[node], node)
+    while parents[node].any():
+        node = np.where(parents[node] > 0, parents[node], node)
     table = np.array([fresh[node == side].sum(axis=0) for side in sides])
     table = table[:, table.sum(axis=0) > 0]
     if table.shape[1] < 2 or not table.any(axis=1).all():
@@ -118,16 +118,16 @@ def _root_split(trees: BinaryTrees, learned: np.ndarray, fresh: np.ndarray) -> t
 def _auc(trees: BinaryTrees, fractions: np.ndarray, fresh: np.ndarray) -> float:
     """Return the clients' mean AUC, with their fraction of a leaf's learned records as score."""
     leaves = np.flatnonzero(~trees.inner)
-    areas = []
+    aucs = []
     for client in range(fresh.shape[1]):
-        own = fresh[leaves, client]
-        others = fresh[leaves].sum(axis=1) - own
-        if not own.sum() or not others.sum():
+        members = fresh[leaves, client]
+        others = fresh[leaves].sum(axis=1) - members
+        if not members.sum() or not others.sum():
             continue
         score = fractions[leaves, client]
-        above = (score[:, None] > score) + 0.5 * (score[:, None] == score)
-        areas.append(float(own @ above @ others / (own.sum() * others.sum())))
-    return float(np.mean(areas)) if areas else 0.5
+        wins = (score[:, None] > score) + 0.5 * (score[:, None] == score)
+        aucs.append(float(members @ wins @ others / (members.sum() * others.sum())))
+    return float(np.mean(aucs)) if aucs else 0.5
 
 
 @dataclass(frozen=True)

@@ -205,24 +205,24 @@ class _FedForest(LearnerByWays):
         model = self.model_
         if feature is None:
             if tree is None and isinstance(model, PrivateForest) and model.model.errors:
-                own = self.importance_intervals().sort_values("importance", ascending=False)
-                names, found, ends = list(own.index), own.iloc[:, 0].to_numpy(), own.iloc[:, 1:]
-                return pictures.bars(ax, names, found, model.moves, ends.to_numpy())
+                df = self.importance_intervals().sort_values("importance", ascending=False)
+                names, values, ends = list(df.index), df.iloc[:, 0].to_numpy(), df.iloc[:, 1:]
+                return pictures.bars(ax, names, values, model.moves, ends.to_numpy())
             if tree is None:
                 return super().plot(ax=ax)
-            told = model.told(tree)
-            return pictures.titled(pictures.tree(ax, model.drawn(tree)), told)
+            caption = model.caption(tree)
+            return pictures.titled(pictures.tree(ax, model.drawn(tree)), caption)
         if not isinstance(model, PrivateForest):
             return super().plot(feature, ax=ax)
         column, number = self._feature(feature)
         cuts = model.model.basis.grid.cuts[number]
-        places = pictures.places_of(column, cuts)
-        heights, reach = model.partial_dependence(number)
-        codes = np.searchsorted(cuts, places, side="right")
-        band = np.stack([heights - reach, heights + reach], axis=-1)[codes]
+        positions = pictures.places_of(column, cuts)
+        heights, half_width = model.partial_dependence(number)
+        codes = np.searchsorted(cuts, positions, side="right")
+        band = np.stack([heights - half_width, heights + half_width], axis=-1)[codes]
         name, classes = shown(self.schema_.columns[-1].name), getattr(self, "classes_", None)
         if classes is not None and len(classes) > 2:
-            named = [str(one) for one in classes]
+            named = [str(value) for value in classes]
             curves = dict(zip(named, heights[codes].T, strict=True))
             bands = dict(zip(named, band.swapaxes(0, 1), strict=True))
             ax = pictures.shape(ax, column, curves, f"adds to log-odds of each {name}", bands, cuts)
@@ -303,8 +303,8 @@ class _FedForest(LearnerByWays):
         """
         if not isinstance(self.model_, PrivateForest):
             raise InputError(PUBLISHED)
-        found, ends = self.model_.permutation_importances(level)
-        columns = np.column_stack([found, ends])
+        importances, ends = self.model_.permutation_importances(level)
+        columns = np.column_stack([importances, ends])
         return pd.DataFrame(columns, list(self.feature_names_in_), ["importance", "low", "high"])
 
     def _interval(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
@@ -483,12 +483,12 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
         return self._values_of(X, client)[:, 0]
 
 
-def features_of(wanted: float | str | None, features: int) -> int:
+def features_of(max_features: float | str | None, features: int) -> int:
     """Return the number of features per node, from None, a word, a fraction, or a number."""
-    if wanted is None:
+    if max_features is None:
         return features
-    if isinstance(wanted, str):
-        return max(1, int(np.sqrt(features)) if wanted == "sqrt" else features // 3)
-    if isinstance(wanted, float):
-        return max(1, int(wanted * features))
-    return min(int(wanted), features)
+    if isinstance(max_features, str):
+        return max(1, int(np.sqrt(features)) if max_features == "sqrt" else features // 3)
+    if isinstance(max_features, float):
+        return max(1, int(max_features * features))
+    return min(int(max_features), features)

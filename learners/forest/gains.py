@@ -25,9 +25,9 @@ def decreases(
     """
     left, total = left.astype(float), total.astype(float)[..., None, :]
     right = total - left
-    purity = [neg_weighted_impurity(each, criterion) for each in (left, right, total)]
+    scores = [neg_weighted_impurity(group, criterion) for group in (left, right, total)]
     fewest = np.minimum(sizes(left, criterion), sizes(right, criterion))
-    return np.where(fewest >= min_leaf, purity[0] + purity[1] - purity[2], -np.inf)
+    return np.where(fewest >= min_leaf, scores[0] + scores[1] - scores[2], -np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +40,8 @@ class Best:
 
 def best_cut(pooled: np.ndarray, criterion: Criterion, min_leaf: int) -> Best:
     """Return the first best cut between bins, from pooled statistics of shape (pairs, bins, statistics)."""
-    upto = np.cumsum(pooled, axis=1)
-    gains = decreases(upto[:, :-1], upto[:, -1], criterion, min_leaf)
+    cumulative = np.cumsum(pooled, axis=1)
+    gains = decreases(cumulative[:, :-1], cumulative[:, -1], criterion, min_leaf)
     index = gains.argmax(axis=1) if gains.size else np.zeros(len(pooled), np.int64)
     return Best(gains[np.arange(len(pooled)), index], index)
 

@@ -135,7 +135,7 @@ class ForestGrower:
     def first_queries(self) -> Iterator[tuple[str, Query]]:
         """Yield the first query of each client that takes part in a tree."""
         p, nodes = self.params, self._portions()[0]
-        level = self._level(nodes, self._drawn(nodes))
+        level = self._level(nodes, self._draw_features(nodes))
         levels = self._levels(len(level.numeric))
         for client, version in zip(self.federation.clients, self._versions(level), strict=True):
             if version is not None and p.shortlist is not None:
@@ -149,29 +149,31 @@ class ForestGrower:
         """Return the open nodes in portions, tree by tree, that keep answers within the limit."""
         open_ = np.flatnonzero(self.grown.open)
         open_ = open_[np.argsort(self.grown.trees.tree_of[open_], kind="stable")]
-        one = self.params.per_node * self.params.quantiles * self.params.width
-        return np.array_split(open_, max(1, -(-len(open_) * one // MOST_CELLS)))
+        node_cells = self.params.per_node * self.params.quantiles * self.params.width
+        return np.array_split(open_, max(1, -(-len(open_) * node_cells // MOST_CELLS)))
 
     def _round(self, nodes: np.ndarray) -> None:
         """Query some open nodes, and split or close them."""
-        p, level = self.params, self._level(nodes, self._drawn(nodes))
+        p, level = self.params, self._level(nodes, self._draw_features(nodes))
         if p.shortlist is not None:
-            level = self._shortlisted(level, p.shortlist)
-        asked, levels = self._versions(level), self._levels(len(level.numeric))
+            level = self._shortlist_level(level, p.shortlist)
+        versions, levels = self._versions(level), self._levels(len(level.numeric))
         new = not self.grown.known[nodes].all()
-        replies = self._ask(level, asked, lambda v: Sketches(v.level, levels, p.interpolate, new))
+        replies = self._ask(
+            level, versions, lambda v: Sketches(v.level, levels, p.interpolate, new)
+        )
         if new:
             self._note_totals(replies)
         cuts, constant = self._candidates(replies)
         choose = self._averaged if p.averaged else self._exact
-        self._apply(level, *choose(level, asked, cuts, constant))
+        self._apply(level, *choose(level, versions, cuts, constant))
 
     def _levels(self, pairs: int) -> int:
         """Return the number of quantiles: more for few pairs, where they cost little and matter most."""
-        p, most = self.params, SETTINGS.max_quantile_cells // max(pairs, 1)
-        return 1 if p.candidates == "range" else max(p.quantiles, min(p.max_quantiles, most))
+        p, limit = self.params, SETTINGS.max_quantile_cells // max(pairs, 1)
+        return 1 if p.candidates == "range" else max(p.quantiles, min(p.max_quantiles, limit))
 
-    def _drawn(self, nodes: np.ndarray) -> np.ndarray:
+    def _draw_features(self, nodes: np.ndarray) -> np.ndarray:
         """Return the features that each node tries now, -1 for none, shape (nodes, features per node)."""
         per_node = self.params.per_node
         order = draws.ranking(self.grown.names[nodes], self.features)
@@ -192,12 +194,12 @@ class ForestGrower:
         return versions(level, self.members, self.features)
 
     def _ask(
-        self, level: OpenNodes, asked: Versions, query: Callable[[Version], Query]
+        self, level: OpenNodes, versions: Versions, query: Callable[[Version], Query]
     ) -> LevelReplies:
         self.rounds += 1
-        return ask_about(self.federation, level, asked, query)
+        return ask_about(self.federation, level, versions, query)
 
-    def _shortlisted(self, level: OpenNodes, longest: int) -> OpenNodes:
+    def _shortlist_level(self, level: OpenNodes, longest: int) -> OpenNodes:
         """Return the same level with the union of the clients' shortlists as features."""
         p = self.params
         replies = self._ask(
@@ -225,20 +227,20 @@ class ForestGrower:
             return np.zeros((len(numeric), 1), np.float32), np.ones(len(numeric), bool)
         counts = sizes(self.grown.totals[:, replies.level.nodes], self.params.criterion)
         counts = counts[:, numeric.nodes]
-        most = int(sketches.arrays[0][2].shape[1]) - 2
+        max_cuts = int(sketches.arrays[0][2].shape[1]) - 2
         if replies.suppressed:  # bins of few records would be suppressed, too
             shown = _shown(sketches.everywhere(), counts)
             typical = np.median(shown[shown > 0]) if shown.any() else 0
-            most = min(most, max(1, int(typical) // (2 * SETTINGS.min_shown) - 1))
+            max_cuts = min(max_cuts, max(1, int(typical) // (2 * SETTINGS.min_shown) - 1))
         whole = [slice(0, sketches.items)]  # midpoints of a pair are as many as the longest pair's
         portions = whole if self.params.candidates == "midpoints" else sketches.portions()
         cuts, constant = zip(
-            *(self._proposed(sketches.everywhere(p), counts[:, p], most) for p in portions),
+            *(self._propose_cuts(sketches.everywhere(p), counts[:, p], max_cuts) for p in portions),
             strict=True,
         )
         return np.concatenate(cuts), np.concatenate(constant)
 
-    def _proposed(
+    def _propose_cuts(
         self, knots: np.ndarray, counts: np.ndarray, cuts: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return cuts of some pairs, and which of them have only one value."""
@@ -254,28 +256,28 @@ class ForestGrower:
     # --- choosing splits -----------------------------------------------------------------------
 
     def _exact(
-        self, level: OpenNodes, asked: Versions, cuts: np.ndarray, constant: np.ndarray
+        self, level: OpenNodes, versions: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
         """Return the splits by exact statistics, and the nodes that cannot split on these features."""
         p, by_client = self.params, self.target_client
-        replies = self._ask(level, asked, lambda v: BinStatistics(v.level, cuts[v.numeric]))
-        bins, groups = (replies.statistics(of, by_client=by_client) for of in ("bin", "group"))
+        replies = self._ask(level, versions, lambda v: BinStatistics(v.level, cuts[v.numeric]))
+        bins, groups = (replies.statistics(kind, by_client=by_client) for kind in ("bin", "group"))
         return exact_splits(level, cuts, constant, bins, groups, p.criterion, p.min_leaf)
 
     def _averaged(
-        self, level: OpenNodes, asked: Versions, cuts: np.ndarray, constant: np.ndarray
+        self, level: OpenNodes, versions: Versions, cuts: np.ndarray, constant: np.ndarray
     ) -> tuple[Splits, np.ndarray]:
         """Return the splits by averaged local decreases (categories: exact statistics, as in the paper)."""
         p = self.params
         weights = sizes(self.grown.totals[:, level.nodes], p.criterion).astype(float)
         replies = self._ask(
-            level, asked, lambda v: LocalGains(v.level, cuts[v.numeric], p.criterion)
+            level, versions, lambda v: LocalGains(v.level, cuts[v.numeric], p.criterion)
         )
         local = replies.part("gains").everywhere()
         groups = np.zeros((self.clients, 0, 1, p.width), np.int64)
         if len(level.grouped):
             none, no_numbers = np.zeros((0, 1), np.float32), _without_numbers
-            exact = self._ask(level, asked, lambda v: BinStatistics(no_numbers(v.level), none))
+            exact = self._ask(level, versions, lambda v: BinStatistics(no_numbers(v.level), none))
             groups = exact.statistics("group").at(np.arange(len(level.grouped)))
         return averaged_splits(
             level, cuts, constant, local, weights, groups, p.criterion, p.min_leaf
@@ -289,25 +291,25 @@ class ForestGrower:
         if p.client_splits:
             totals = grown.totals[:, nodes]
             splits = with_clients(splits, totals, self.features, p.criterion, p.min_leaf)
-        worth = self._worth(splits)
+        sufficient = self._sufficient(splits)
         grown.tried[nodes] += p.per_node
-        again = constant & (grown.tried[nodes] < self.features) & (p.shortlist is None)
-        grown.open[nodes] = again & ~worth & self._may_split(nodes)
-        self._append(splits.only(np.flatnonzero(worth)))
+        retry = constant & (grown.tried[nodes] < self.features) & (p.shortlist is None)
+        grown.open[nodes] = retry & ~sufficient & self._may_split(nodes)
+        self._append(splits.only(np.flatnonzero(sufficient)))
 
-    def _worth(self, splits: Splits) -> np.ndarray:
+    def _sufficient(self, splits: Splits) -> np.ndarray:
         """Whether a split decreases the impurity sufficiently."""
         p, grown = self.params, self.grown
         totals = grown.totals[:, splits.nodes].sum(axis=0)
         tree = grown.trees.tree_of[splits.nodes]
-        whole = np.maximum(sizes(grown.totals[:, : p.trees].sum(axis=0), p.criterion)[tree], 1)
-        needed = p.min_decrease * whole
+        tree_sizes = np.maximum(sizes(grown.totals[:, : p.trees].sum(axis=0), p.criterion)[tree], 1)
+        needed = p.min_decrease * tree_sizes
         if p.criterion == "squared_error":
             crumb = CRUMB * totals[:, 1].astype(float) ** 2 / np.maximum(totals[:, 0], 1)
-            enough = splits.gain > np.maximum(needed * UNITS, crumb)
+            sufficient = splits.gain > np.maximum(needed * UNITS, crumb)
         else:
-            enough = splits.gain >= needed - CRUMB * whole
-        return np.asarray(np.isfinite(splits.gain) & enough & self._may_split(splits.nodes))
+            sufficient = splits.gain >= needed - CRUMB * tree_sizes
+        return np.asarray(np.isfinite(splits.gain) & sufficient & self._may_split(splits.nodes))
 
     def _may_split(self, nodes: np.ndarray) -> np.ndarray:
         """Whether nodes are sufficiently large, shallow and impure."""

@@ -67,19 +67,19 @@ class OpenNodes:
     @cached_property
     def numbers(self) -> np.ndarray:
         """Index of each node among the open ones, -1 for others, shape (nodes,)."""
-        found = np.full(len(self.trees), -1)
-        found[self.nodes] = np.arange(len(self.nodes))
-        return found
+        numbers = np.full(len(self.trees), -1)
+        numbers[self.nodes] = np.arange(len(self.nodes))
+        return numbers
 
     @cached_property
     def leading(self) -> np.ndarray:
         """Which nodes are open or above an open one, shape (nodes,)."""
-        found, above, nodes = np.zeros(len(self.trees), bool), self.trees.parents(), self.nodes
+        leading, parents, nodes = np.zeros(len(self.trees), bool), self.trees.parents(), self.nodes
         while len(nodes):
-            found[nodes] = True
-            nodes = above[nodes]
-            nodes = nodes[~found[nodes]]
-        return found
+            leading[nodes] = True
+            nodes = parents[nodes]
+            nodes = nodes[~leading[nodes]]
+        return leading
 
     def check(self, schema: Schema) -> None:
         """Raise QueryError unless all of it fits the schema and the nodes are disjoint leaves."""

@@ -38,23 +38,23 @@ def versions(level: OpenNodes, members: np.ndarray, features: int) -> list[Versi
     """
     by_client = bool((level.trees.feature == features).any())
     seen: dict[bytes, Version | None] = {}
-    found = []
+    result = []
     for client, member in enumerate(members):
         key = np.packbits(member).tobytes() + (client.to_bytes(4) if by_client else b"")
         if key not in seen:
             seen[key] = _version(level, member, client, features)
-        found.append(seen[key])
-    return found
+        result.append(seen[key])
+    return result
 
 
 def _version(level: OpenNodes, member: np.ndarray, client: int, features: int) -> Version | None:
-    mine = member[level.trees.tree_of[level.nodes]]
-    nodes = np.flatnonzero(mine)
+    selected = member[level.trees.tree_of[level.nodes]]
+    nodes = np.flatnonzero(selected)
     if not len(nodes):
         return None
     trees, kept = level.trees.seen_by(client, features).only(member)
     numeric, grouped = (
-        np.flatnonzero(mine[pairs.nodes]) for pairs in (level.numeric, level.grouped)
+        np.flatnonzero(selected[pairs.nodes]) for pairs in (level.numeric, level.grouped)
     )
     local = replace(
         level,
@@ -161,7 +161,7 @@ class LevelReplies:
             arrays.append((client, getattr(version, items), units))
         if items == "grouped":  # width of each client's widest feature
             widest = max((units.shape[1] for _, _, units in arrays), default=0)
-            arrays = [(client, own, _widened(units, widest)) for client, own, units in arrays]
+            arrays = [(client, index, _pad(units, widest)) for client, index, units in arrays]
         return PartReplies(len(self.versions), len(getattr(self.level, items)), arrays)
 
     @property
@@ -170,17 +170,17 @@ class LevelReplies:
         releases = (release.parts.values() for release in self.releases if release is not None)
         return any(part.mask is not None for parts in releases for part in parts)
 
-    def statistics(self, of: str = "", *, by_client: bool = False) -> Summed:
+    def statistics(self, kind: str = "", *, by_client: bool = False) -> Summed:
         """Return statistics of nodes, or of ``"bin"`` or ``"group"`` (NobodyAnswered: policies withhold them)."""
-        counts = self.part(f"{of}s" if of else "counts")
+        counts = self.part(f"{kind}s" if kind else "counts")
         if not counts:
             raise NobodyAnswered(
                 "the clients' policies withhold the counts that trees are grown from"
             )
-        return Summed(counts, self.part(f"{of}_sums" if of else "sums") or None, by_client)
+        return Summed(counts, self.part(f"{kind}_sums" if kind else "sums") or None, by_client)
 
 
-def _widened(units: np.ndarray, width: int) -> np.ndarray:
+def _pad(units: np.ndarray, width: int) -> np.ndarray:
     """Pad with zeros for categories beyond a client's, shape (pairs, width, ...)."""
     wide = np.zeros((len(units), width, *units.shape[2:]), units.dtype)
     wide[:, : units.shape[1]] = units
@@ -195,12 +195,12 @@ def ask_about(
 ) -> LevelReplies:
     """Send every client its version of a query, equal ones once (NobodyAnswered: no client releases any)."""
     queries = {id(version): query(version) for version in versions if version is not None}
-    asked = {
+    by_client = {
         client: [queries[id(version)]]
         for client, version in zip(federation.clients, versions, strict=True)
         if version is not None
     }
     released: dict[str, Release] = {}
-    for answer in federation.ask(asked):
+    for answer in federation.ask(by_client):
         released |= answer.releases
     return LevelReplies(level, versions, [released.get(client) for client in federation.clients])

@@ -22,12 +22,15 @@ def candidate_cuts(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarr
         shape (pairs, C), ascending, 32-bit floats; zero if no client has records.
     """
     pairs = knots.shape[1]
-    found = np.zeros((pairs, cuts), np.float32)
+    candidates = np.zeros((pairs, cuts), np.float32)
     for first in range(0, pairs, CHUNK):
         part = slice(first, min(first + CHUNK, pairs))
-        own, weights = knots[:, part].transpose(1, 0, 2).astype(np.float32, "C"), counts[:, part].T
-        found[part] = _inverted(_shown(own, weights), weights, cuts)
-    return found
+        block, weights = (
+            knots[:, part].transpose(1, 0, 2).astype(np.float32, "C"),
+            counts[:, part].T,
+        )
+        candidates[part] = _invert(_shown(block, weights), weights, cuts)
+    return candidates
 
 
 def _shown(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -37,19 +40,19 @@ def _shown(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
         knots[~finite] = 0
     pair, client = np.nonzero(counts <= 0)
     if len(pair):
-        lowest = np.where(counts > 0, knots[:, :, 0], np.float32(np.inf)).min(axis=1)[pair]
-        knots[pair, client] = np.where(np.isfinite(lowest), lowest, np.float32(0))[:, None]
+        minimum = np.where(counts > 0, knots[:, :, 0], np.float32(np.inf)).min(axis=1)[pair]
+        knots[pair, client] = np.where(np.isfinite(minimum), minimum, np.float32(0))[:, None]
     return knots
 
 
-def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
+def _invert(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
     """Invert a few pairs' mixtures: knots of shape (pairs, clients, Q + 1), counts (pairs, clients)."""
     pairs, _, width = knots.shape
     step = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1) / (width - 1)
     step = np.repeat(step, width - 1, axis=1).reshape(pairs, -1, width - 1)
     gaps = knots[:, :, 1:] - knots[:, :, :-1]
-    reach = knots[:, :, -1].max(axis=1) - knots[:, :, 0].min(axis=1)
-    near = NEAR * np.maximum(reach, np.finfo(np.float32).tiny)
+    extent = knots[:, :, -1].max(axis=1) - knots[:, :, 0].min(axis=1)
+    near = NEAR * np.maximum(extent, np.finfo(np.float32).tiny)
     jumps = gaps <= near[:, None, None]
     slopes = step / np.where(jumps, np.float32(np.inf), gaps)
     turn, jump = np.empty(knots.shape), np.empty(knots.shape)
@@ -57,7 +60,7 @@ def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
     turn[:, :, 1:] -= slopes
     jump[:, :, 0] = 0
     np.multiply(jumps, step, out=jump[:, :, 1:])
-    values, turn, jump = _in_order(knots.reshape(pairs, -1), turn, jump)
+    values, turn, jump = _sort_rows(knots.reshape(pairs, -1), turn, jump)
     slope = np.cumsum(turn, axis=1, out=turn)
     np.maximum(slope, 0.0, out=slope)
     widths = values[:, 1:] - values[:, :-1]
@@ -65,21 +68,21 @@ def _inverted(knots: np.ndarray, counts: np.ndarray, cuts: int) -> np.ndarray:
     apart = (rises < LEVEL) & (widths > near[:, None])
     jump[:, 1:] += rises
     height = np.cumsum(jump, axis=1, out=jump)
-    found = _at_levels(values, height, slope, cuts)
-    _centre(found, apart, values, height)
-    return found
+    candidates = _at_levels(values, height, slope, cuts)
+    _centre(candidates, apart, values, height)
+    return candidates
 
 
-def _centre(found: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np.ndarray) -> None:
+def _centre(cuts: np.ndarray, apart: np.ndarray, values: np.ndarray, height: np.ndarray) -> None:
     """Move the candidate nearest to each gap without records to its midpoint, as in CART."""
-    rows, places = np.nonzero(apart)
-    level = np.rint(height[rows, places] * (found.shape[1] + 1)).astype(np.int64) - 1
-    inside = (level >= 0) & (level < found.shape[1])
-    rows, places, level = rows[inside], places[inside], level[inside]
-    found[rows, level] = (values[rows, places] + values[rows, places + 1]) / 2
+    rows, columns = np.nonzero(apart)
+    level = np.rint(height[rows, columns] * (cuts.shape[1] + 1)).astype(np.int64) - 1
+    inside = (level >= 0) & (level < cuts.shape[1])
+    rows, columns, level = rows[inside], columns[inside], level[inside]
+    cuts[rows, level] = (values[rows, columns] + values[rows, columns + 1]) / 2
 
 
-def _in_order(
+def _sort_rows(
     values: np.ndarray, turn: np.ndarray, jump: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort each row of values, with its turns and jumps, by one sort of values above indices."""
@@ -89,11 +92,11 @@ def _in_order(
     keys <<= np.uint64(bits)
     keys |= np.arange(width, dtype=np.uint64)
     keys.sort(axis=1)
-    place = (keys & np.uint64((1 << bits) - 1)).view(np.int64)
-    place += width * np.arange(pairs)[:, None]
+    indices = (keys & np.uint64((1 << bits) - 1)).view(np.int64)
+    indices += width * np.arange(pairs)[:, None]
     keys >>= np.uint64(bits)
     sorted_ = unordered(keys.astype(np.uint32)).astype(float)
-    return sorted_, turn.reshape(-1).take(place), jump.reshape(-1).take(place)
+    return sorted_, turn.reshape(-1).take(indices), jump.reshape(-1).take(indices)
 
 
 def _at_levels(values: np.ndarray, height: np.ndarray, slope: np.ndarray, cuts: int) -> np.ndarray:
@@ -101,14 +104,14 @@ def _at_levels(values: np.ndarray, height: np.ndarray, slope: np.ndarray, cuts: 
     pairs, width = values.shape
     levels = np.arange(1, cuts + 1) / (cuts + 1)
     shift, first = 2.0 * np.arange(pairs)[:, None], width * np.arange(pairs)[:, None]
-    found = np.searchsorted((height + shift).reshape(-1), (levels + shift).reshape(-1))
-    upper = np.clip(found.reshape(pairs, cuts), first, first + width - 1)
+    indices = np.searchsorted((height + shift).reshape(-1), (levels + shift).reshape(-1))
+    upper = np.clip(indices.reshape(pairs, cuts), first, first + width - 1)
     lower = np.maximum(upper - 1, first)
-    at, top = values.reshape(-1).take(lower), values.reshape(-1).take(upper)
-    below, rate = height.reshape(-1).take(lower), slope.reshape(-1).take(lower)
+    bottom, top = values.reshape(-1).take(lower), values.reshape(-1).take(upper)
+    base, rate = height.reshape(-1).take(lower), slope.reshape(-1).take(lower)
     steep = rate > 0
-    inside = at + (levels - below) / np.where(steep, rate, 1.0)
-    cut = np.where(steep, np.clip(inside, at, top), top)
+    inside = bottom + (levels - base) / np.where(steep, rate, 1.0)
+    cut = np.where(steep, np.clip(inside, bottom, top), top)
     return np.maximum.accumulate(cut.astype(np.float32), axis=1)
 
 
@@ -125,7 +128,7 @@ def between_shown(knots: np.ndarray, mask: np.ndarray) -> np.ndarray:
     after = np.minimum.accumulate(np.where(mask, last + 1, rank)[:, ::-1], axis=1)[:, ::-1]
     low, high = np.where(before < 0, after, before), np.where(after > last, before, after)
     low, high = np.minimum(low, last), np.maximum(high, 0)
-    first, second = (np.take_along_axis(knots, place, axis=1) for place in (low, high))
+    first, second = (np.take_along_axis(knots, index, axis=1) for index in (low, high))
     fraction = np.where(high > low, (rank - low) / np.maximum(high - low, 1), 0)
     return np.where(mask.all(axis=1, keepdims=True), np.nan, first + (second - first) * fraction)
 
@@ -145,8 +148,8 @@ def middles(knots: np.ndarray, counts: np.ndarray) -> np.ndarray:
     middle = np.where(middle >= high, low, middle)
     middle = np.where((low < high) & np.isfinite(high), middle, np.float32(np.inf))
     middle = np.sort(middle, axis=1)
-    most = max(int(np.isfinite(middle).sum(axis=1).max(initial=0)), 1)
-    kept = middle[:, :most]
+    n_cuts = max(int(np.isfinite(middle).sum(axis=1).max(initial=0)), 1)
+    kept = middle[:, :n_cuts]
     last = np.where(np.isfinite(kept), kept, -np.inf).max(axis=1)
     last = np.where(np.isfinite(last), last, 0).astype(np.float32)
     return np.asarray(np.where(np.isfinite(kept), kept, last[:, None]))

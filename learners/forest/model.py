@@ -28,7 +28,7 @@ CLIENT = "(client)"  #: Feature name of splits on the client
 class ForestModel(Protocol):
     """Interface of a forest learned in either way."""
 
-    def predict(self, x: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
+    def predict(self, X: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
         """Return class probabilities, or the target in its own unit; shape (rows, values).
 
         Args:
@@ -42,7 +42,7 @@ class ForestModel(Protocol):
     def describe(self, tree: int | None) -> str:
         """Return one of its trees as text; for None, an overview."""
 
-    def told(self, tree: int) -> str:
+    def caption(self, tree: int) -> str:
         """Describe a tree's number and its leaves' values (InputError: no such tree)."""
 
     def drawn(self, tree: int) -> TreeNode:
@@ -85,16 +85,16 @@ class FittedForest:
 
     # --- predicting ----------------------------------------------------------------------------
 
-    def predict(self, x: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
+    def predict(self, X: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
         """See the base. At client splits, rows of unknown clients follow both branches, weighted by records."""
-        columns, rows = single(x.T), len(x)
+        columns, rows = single(X.T), len(X)
         mean = np.zeros((rows, self.values.shape[1]))
         clients = np.full(rows, -1)
         if client is not None and (self.trees.feature == self.features).any():
             clients = client
-        for each in np.unique(clients):
-            of_client = np.flatnonzero(clients == each)
-            trees = self.trees if each < 0 else self.seen_by(int(each))
+        for index in np.unique(clients):
+            of_client = np.flatnonzero(clients == index)
+            trees = self.trees if index < 0 else self.seen_by(int(index))
             step = max(1, BLOCK // self.trees.roots)
             for first in range(0, len(of_client), step):
                 part = of_client[first : first + step]
@@ -111,31 +111,31 @@ class FittedForest:
 
     def _mean(self, trees: BinaryTrees, columns: np.ndarray) -> np.ndarray:
         rows, total = columns.shape[1], np.zeros((columns.shape[1], self.values.shape[1]))
-        at = np.repeat(np.arange(trees.roots), rows)
+        nodes = np.repeat(np.arange(trees.roots), rows)
         row = np.tile(np.arange(rows), trees.roots)
-        for leaf, here, weight in self._reached(trees, at, row, columns):
+        for leaf, samples, weight in self._leaf_weights(trees, nodes, row, columns):
             for column in range(total.shape[1]):
                 votes = self.values[leaf, column] * weight
-                total[:, column] += np.bincount(here, votes, minlength=rows)
+                total[:, column] += np.bincount(samples, votes, minlength=rows)
         return total / trees.roots
 
-    def _reached(
-        self, trees: BinaryTrees, at: np.ndarray, row: np.ndarray, columns: np.ndarray
+    def _leaf_weights(
+        self, trees: BinaryTrees, nodes: np.ndarray, row: np.ndarray, columns: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield leaves that rows reach, with weights; rows of unknown clients follow both branches of client splits."""
-        weight, sizes = np.ones(len(at)), self.sizes
-        while len(at):
-            inner = trees.inner[at]
-            yield at[~inner], row[~inner], weight[~inner]
-            at, row, weight = at[inner], row[inner], weight[inner]
-            both = trees.feature[at] == self.features
-            left = trees.left[at]
-            right = trees.goes_right(at[~both], row[~both], columns)
-            share = sizes[left[both]] / np.maximum(sizes[at[both]], 1)
-            at = np.concatenate([left[~both] + right, left[both], left[both] + 1])
+        weight, sizes = np.ones(len(nodes)), self.sizes
+        while len(nodes):
+            inner = trees.inner[nodes]
+            yield nodes[~inner], row[~inner], weight[~inner]
+            nodes, row, weight = nodes[inner], row[inner], weight[inner]
+            both = trees.feature[nodes] == self.features
+            left = trees.left[nodes]
+            right = trees.goes_right(nodes[~both], row[~both], columns)
+            fraction = sizes[left[both]] / np.maximum(sizes[nodes[both]], 1)
+            nodes = np.concatenate([left[~both] + right, left[both], left[both] + 1])
             row = np.concatenate([row[~both], row[both], row[both]])
             weight = np.concatenate(
-                [weight[~both], weight[both] * share, weight[both] * (1 - share)]
+                [weight[~both], weight[both] * fraction, weight[both] * (1 - fraction)]
             )
 
     def importances(self) -> np.ndarray:
@@ -148,8 +148,8 @@ class FittedForest:
         left, right = (statistics[self.trees.left[inner] + side] for side in (0, 1))
         gains = np.maximum(decreases(left[:, None], left + right, self.criterion, 0)[:, 0], 0)
         cells = self.trees.tree_of[inner] * width + self.trees.feature[inner]
-        each = np.bincount(cells, gains, minlength=self.trees.roots * width)
-        by_tree = each.astype(float).reshape(self.trees.roots, -1)
+        sums = np.bincount(cells, gains, minlength=self.trees.roots * width)
+        by_tree = sums.astype(float).reshape(self.trees.roots, -1)
         whole = by_tree.sum(axis=1, keepdims=True)
         total = np.divide(by_tree, whole, out=np.zeros_like(by_tree), where=whole > 0).sum(axis=0)
         return np.asarray(total / max(total.sum(), 1e-300))
@@ -158,10 +158,10 @@ class FittedForest:
 
     def describe(self, tree: int | None) -> str:
         """Return one tree as rounded rules, one per leaf; for None, the first tree."""
-        heading = f"{self.told(tree or 0)}, after the number of the sample's records there:"
+        heading = f"{self.caption(tree or 0)}, after the number of the sample's records there:"
         return "\n".join([heading, *rules.described(*self._read(tree or 0), self.schema)])
 
-    def told(self, tree: int) -> str:
+    def caption(self, tree: int) -> str:
         """See the base."""
         last, target = self.trees.roots - 1, self.schema.target
         assert target is not None
@@ -177,12 +177,12 @@ class FittedForest:
 
     def _read(self, tree: int) -> tuple[dict[str, list[Any]], Sequence[object]]:
         """Return one tree for display, with means in the target's unit, and the classes' names, if any."""
-        plain, target = self.tree_dict(tree), self.schema.target
+        data, target = self.tree_dict(tree), self.schema.target
         assert target is not None
         if self.criterion == "squared_error":
-            return plain | {"value": self._unscaled(np.array(plain["value"])).tolist()}, ()
+            return data | {"value": self._unscaled(np.array(data["value"])).tolist()}, ()
         low, high = target.bounds
-        return plain, target.categories or tuple(range(int(low), int(high) + 1))
+        return data, target.categories or tuple(range(int(low), int(high) + 1))
 
     def to_text(self, head: Mapping[str, Any]) -> str:
         """See the base; :func:`.rules.parse` reads it."""
@@ -215,22 +215,22 @@ class FittedForest:
         """Return one tree; see :meth:`to_state`."""
         trees, names = self.trees, (*self.schema.names, CLIENT)
         nodes = np.flatnonzero(trees.tree_of == tree)
-        index = {int(node): at for at, node in enumerate(nodes)}
-        plain: dict[str, list[Any]] = {
+        index = {int(node): item for item, node in enumerate(nodes)}
+        data: dict[str, list[Any]] = {
             key: [None] * len(nodes) for key in ("feature", "cut", "left_if", "left", "right")
         }
-        for at in np.flatnonzero(trees.inner[nodes]):
-            node, feature = nodes[at], int(trees.feature[nodes[at]])
-            plain["feature"][at] = names[feature]
-            plain["left"][at] = index[int(trees.left[node])]
-            plain["right"][at] = plain["left"][at] + 1
+        for item in np.flatnonzero(trees.inner[nodes]):
+            node, feature = nodes[item], int(trees.feature[nodes[item]])
+            data["feature"][item] = names[feature]
+            data["left"][item] = index[int(trees.left[node])]
+            data["right"][item] = data["left"][item] + 1
             if trees.subset[node] < 0:
-                plain["cut"][at] = float(trees.cut[node])
+                data["cut"][item] = float(trees.cut[node])
                 continue
             values = _values_of(self.schema, self.clients, feature)
-            plain["left_if"][at] = list(compress(values, trees.subsets[trees.subset[node]]))
+            data["left_if"][item] = list(compress(values, trees.subsets[trees.subset[node]]))
         records, value = self.records[:, nodes].T.tolist(), self.values[nodes].tolist()
-        return {**plain, "records": records, "value": value}
+        return {**data, "records": records, "value": value}
 
     @classmethod
     def from_state(
@@ -240,38 +240,38 @@ class FittedForest:
         trees, criterion = state["trees"], state["criterion"]
         if criterion not in CRITERIA or not trees:
             raise ValueError("a forest needs trees and a criterion")
-        features = {CLIENT: len(schema.names)} | {n: at for at, n in enumerate(schema.names)}
+        features = {CLIENT: len(schema.names)} | {n: item for item, n in enumerate(schema.names)}
         width = max([len(clients), 1, *(len(column.categories) for column in schema.features)])
-        offset, rest = [], len(trees)
+        offset, n_nodes = [], len(trees)
         for tree in trees:
-            offset.append(rest - 1)
-            rest += len(tree["feature"]) - 1
-        feature, left = np.full(rest, LEAF, np.int32), np.zeros(rest, np.int32)
-        cut, subset = np.zeros(rest, np.float32), np.full(rest, -1, np.int32)
+            offset.append(n_nodes - 1)
+            n_nodes += len(tree["feature"]) - 1
+        feature, left = np.full(n_nodes, LEAF, np.int32), np.zeros(n_nodes, np.int32)
+        cut, subset = np.zeros(n_nodes, np.float32), np.full(n_nodes, -1, np.int32)
         subsets: list[np.ndarray] = []
-        values = np.zeros((rest, len(trees[0]["value"][0])))
-        records = np.zeros((len(trees[0]["records"][0]), rest), np.int64)
+        values = np.zeros((n_nodes, len(trees[0]["value"][0])))
+        records = np.zeros((len(trees[0]["records"][0]), n_nodes), np.int64)
         for number, tree in enumerate(trees):
-            for at, name in enumerate(tree["feature"]):
-                node = number if at == 0 else offset[number] + at
-                values[node], records[:, node] = tree["value"][at], tree["records"][at]
+            for item, name in enumerate(tree["feature"]):
+                node = number if item == 0 else offset[number] + item
+                values[node], records[:, node] = tree["value"][item], tree["records"][item]
                 if name is None:
                     continue
-                if tree["right"][at] != tree["left"][at] + 1:
+                if tree["right"][item] != tree["left"][item] + 1:
                     raise ValueError("right children come after left ones")
-                feature[node], left[node] = features[name], offset[number] + tree["left"][at]
-                if tree["left_if"][at] is None:
-                    cut[node] = tree["cut"][at]
+                feature[node], left[node] = features[name], offset[number] + tree["left"][item]
+                if tree["left_if"][item] is None:
+                    cut[node] = tree["cut"][item]
                     continue
                 subset[node] = len(subsets)
                 known = _values_of(schema, clients, features[name])
                 row = np.zeros(width, bool)
-                row[[known.index(value) for value in tree["left_if"][at]]] = True
+                row[[known.index(value) for value in tree["left_if"][item]]] = True
                 subsets.append(row)
         rows = np.array(subsets) if subsets else np.zeros((0, width), bool)
-        grown = BinaryTrees(len(trees), feature, cut, left, subset, rows)
-        grown.seen_by(0, len(schema.features)).check(schema)
-        return cls(grown, values, records, schema, clients, criterion)
+        forest = BinaryTrees(len(trees), feature, cut, left, subset, rows)
+        forest.seen_by(0, len(schema.features)).check(schema)
+        return cls(forest, values, records, schema, clients, criterion)
 
 
 def _values_of(schema: Schema, clients: tuple[str, ...], feature: int) -> tuple[str, ...]:

@@ -68,10 +68,10 @@ class OutOfBag(Query):
         """
         step, sums = max(1, 2 * BLOCK // self.values.shape[1]), []
         for first in range(0, max(len(view.table), 1), step):
-            sums.append(self._of_records(view, slice(first, min(first + step, len(view.table)))))
-        return {name: np.asarray(sum(each[name] for each in sums)) for name in sums[0]}
+            sums.append(self._block_sums(view, slice(first, min(first + step, len(view.table)))))
+        return {name: np.asarray(sum(block[name] for block in sums)) for name in sums[0]}
 
-    def _of_records(self, view: View, part: slice) -> Mapping[str, np.ndarray]:
+    def _block_sums(self, view: View, part: slice) -> Mapping[str, np.ndarray]:
         records, classes = part.stop - part.start, self.values.shape[1]
         votes, total = np.zeros(records), np.zeros((records, classes))
         columns = single(view.table.x[part].T)
@@ -86,10 +86,10 @@ class OutOfBag(Query):
             leaf = self.trees.descend(trees[index], rows, columns)
             votes += np.bincount(rows, minlength=records)
             ends = np.cumsum(np.count_nonzero(left_out, axis=1))[:-1]
-            for own, at in zip(np.split(rows, ends), np.split(leaf, ends), strict=True):
-                total[own] += self.values[at]
+            for tree_rows, leaves in zip(np.split(rows, ends), np.split(leaf, ends), strict=True):
+                total[tree_rows] += self.values[leaves]
         scored = np.flatnonzero(votes > 0)
-        return self._scored(view, part.start + scored, total[scored] / votes[scored, None])
+        return self._totals(view, part.start + scored, total[scored] / votes[scored, None])
 
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
@@ -97,7 +97,7 @@ class OutOfBag(Query):
         """Mask everything if there are few records."""
         return dict.fromkeys(exact, exact["records"] < SETTINGS.min_shown)
 
-    def _scored(self, view: View, rows: np.ndarray, mean: np.ndarray) -> Mapping[str, np.ndarray]:
+    def _totals(self, view: View, rows: np.ndarray, mean: np.ndarray) -> Mapping[str, np.ndarray]:
         records = np.array([len(rows)])
         if mean.shape[1] > 1:
             target = encoded_target(view.table, mean.shape[1])[rows]
@@ -106,7 +106,7 @@ class OutOfBag(Query):
         y = encoded_target(view.table, 0)[rows] * float(TARGET_GRID)
         error = np.clip(mean[:, 0], -0.5, 0.5) - y
         sums = {"errors": error**2, "sums": y, "squares": y**2}
-        totals = {name: np.array([on_grid(each, TARGET_GRID).sum()]) for name, each in sums.items()}
+        totals = {name: np.array([on_grid(term, TARGET_GRID).sum()]) for name, term in sums.items()}
         return {"records": records, **totals}
 
 

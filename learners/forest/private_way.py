@@ -75,9 +75,9 @@ class PrivateForest:
 
     model: PrivateModel
 
-    def predict(self, x: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
+    def predict(self, X: np.ndarray, client: np.ndarray | None = None) -> np.ndarray:
         """See the base; it is the same for every client."""
-        predictions, outcome = self.model.predictions(x), self.model.outcome
+        predictions, outcome = self.model.predictions(X), self.model.outcome
         if outcome.kind == "number":
             return outcome.values(predictions)[:, None]
         if outcome.kind == "binary":
@@ -87,25 +87,25 @@ class PrivateForest:
     def importances(self) -> np.ndarray:
         """Return fractions of the variance decrease, over synthetic records and all trees."""
         features = len(self.model.schema.features)
-        total = np.sum([own.explained(features) for own in self.trees], axis=0)
+        total = np.sum([tree.explained(features) for tree in self.trees], axis=0)
         return np.append(total / max(total.sum(), 1e-300), 0.0)
 
     def describe(self, tree: int | None) -> str:
         """Return columns by effect on the sum, or one tree."""
         model, names = self.model, self.model.schema.names
         if tree is not None:
-            own, values = self._tree(tree), self._values[tree]
-            text = own.tree.to_text(model.schema, lambda node: _told(values[node]))
-            return f"{self.told(tree)}:\n{text}"
+            part, values = self._tree(tree), self._values[tree]
+            text = part.tree.to_text(model.schema, lambda node: _signed(values[node]))
+            return f"{self.caption(tree)}:\n{text}"
         lines = []
         if model.outcome.kind == "number":
             low, high = model.outcome.lower, model.outcome.upper
             lines.append(f"predictions lie between {ends_text(low, high)}")
         if model.errors:
             lines.append(f"{self.moves} (90 % interval of what that would be without noise):")
-            found, ends = self.permutation_importances()
-            for k in np.argsort(-found, kind="stable"):
-                brief = [digits_text(number, 3) for number in (found[k], *ends[k])]
+            importances, ends = self.permutation_importances()
+            for k in np.argsort(-importances, kind="stable"):
+                brief = [digits_text(number, 3) for number in (importances[k], *ends[k])]
                 lines.append("{}: {} ({} to {})".format(shown(names[k]), *brief))
         head = (
             f"{len(self.trees)} trees, {len(names)} of one column each, whose sum is {self._of}; weighted by "
@@ -127,15 +127,15 @@ class PrivateForest:
         """One tree as a picture has it."""
         from privfed.learners.pictures import drawn
 
-        own, values = self._tree(tree), self._values[tree]
-        return drawn(own.tree, self.model.schema.features, lambda node: _told(values[node]))
+        part, values = self._tree(tree), self._values[tree]
+        return drawn(part.tree, self.model.schema.features, lambda node: _signed(values[node]))
 
     @cached_property
     def _values(self) -> list[np.ndarray]:
         """Each tree's node values, as in the learner's :attr:`estimators_`."""
         return values_of(self.model)
 
-    def told(self, tree: int) -> str:
+    def caption(self, tree: int) -> str:
         """See the base: all trees' leaves add up."""
         self._tree(tree)
         last_tree = len(self.trees) - 1
@@ -174,40 +174,42 @@ class PrivateForest:
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
         outputs = range(outcome.classes) if outcome.classes > 2 else [outcome.classes - 1]
-        each = [self.model.partial_dependence(column, output) for output in outputs]
-        heights, deviations = (np.stack(own, axis=1) for own in zip(*each, strict=True))
+        effects = [self.model.partial_dependence(column, output) for output in outputs]
+        heights, stds = (np.stack(arrays, axis=1) for arrays in zip(*effects, strict=True))
         if len(outputs) == 1:
-            heights, deviations = heights[:, 0], deviations[:, 0]
-        return unit * heights, unit * deviations_of(level) * deviations
+            heights, stds = heights[:, 0], stds[:, 0]
+        return unit * heights, unit * deviations_of(level) * stds
 
     def permutation_importances(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
         """See :meth:`.PrivateModel.permutation_importances`; for a number in its unit."""
-        found, ends = self._usual if level == LEVEL else self.model.permutation_importances(level)
+        importances, ends = (
+            self._usual if level == LEVEL else self.model.permutation_importances(level)
+        )
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
-        return unit * found, unit * ends
+        return unit * importances, unit * ends
 
     @cached_property
     def _usual(self) -> tuple[np.ndarray, np.ndarray]:
         return self.model.permutation_importances(LEVEL)
 
-    def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
+    def intervals(self, X: np.ndarray, level: float) -> np.ndarray:
         """Return intervals of the second class's probability, or of a number's mean, shape (rows, 2).
 
         For more than two classes, of each one's probability, shape (rows, classes, 2). Its log-odds against the rest
         are F_k - log sum of exp F_j over others j, and change with errors of the scores by e_k - sum of e_j p_j / (1 -
         p_k).
         """
-        outcome, scores = self.model.outcome, self.model.scores(x)
-        reach = deviations_of(level) * self.model.score_deviations(x)
+        outcome, scores = self.model.outcome, self.model.scores(X)
+        half = deviations_of(level) * self.model.score_deviations(X)
         if outcome.kind == "classes":
-            chances = np.clip(outcome.predictions(scores), 1e-15, 1 - 1e-15)
-            squares = (chances * reach) ** 2
-            others = (squares.sum(axis=1, keepdims=True) - squares) / (1 - chances) ** 2
-            reach = np.sqrt(reach**2 + np.maximum(others, 0))
-            every = expit(np.stack([logit(chances) - reach, logit(chances) + reach], axis=2))
-            return every if outcome.classes > 2 else every[:, 1]
-        ends = [outcome.predictions(end) for end in (scores - reach, scores + reach)]
+            p = np.clip(outcome.predictions(scores), 1e-15, 1 - 1e-15)
+            squares = (p * half) ** 2
+            others = (squares.sum(axis=1, keepdims=True) - squares) / (1 - p) ** 2
+            half = np.sqrt(half**2 + np.maximum(others, 0))
+            limits = expit(np.stack([logit(p) - half, logit(p) + half], axis=2))
+            return limits if outcome.classes > 2 else limits[:, 1]
+        ends = [outcome.predictions(end) for end in (scores - half, scores + half)]
         number = outcome.kind == "number"
         return np.column_stack([outcome.values(end) if number else end[:, 0] for end in ends])
 
@@ -224,17 +226,17 @@ class PrivateForest:
 
     def to_state(self) -> dict[str, Any]:
         """See the base."""
-        known = [f.name for f in fields(self.model) if f.name != "schema"]
-        return {"private": {name: _plain(getattr(self.model, name)) for name in known}}
+        names = [f.name for f in fields(self.model) if f.name != "schema"]
+        return {"private": {name: _plain(getattr(self.model, name)) for name in names}}
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> PrivateForest:
         """Rebuild from the output of :meth:`to_state` (a lookup, type or value error: invalid)."""
-        known = dict(state["private"])
-        if "error" in known:  # of one output, in files before 0.1
-            known["errors"] = [known["error"]] if known["error"] else []
-            del known["error"]
-        model = _built(PrivateModel, {**known, "schema": schema})
+        values = dict(state["private"])
+        if "error" in values:  # of one output, in files before 0.1
+            values["errors"] = [values["error"]] if values["error"] else []
+            del values["error"]
+        model = _built(PrivateModel, {**values, "schema": schema})
         model.outcome.check(schema)
         model.basis.check(schema)
         shape = (model.basis.size, model.outcome.classes)
@@ -245,7 +247,7 @@ class PrivateForest:
         return cls(replace(model, unexpressed=np.atleast_1d(model.unexpressed)))
 
 
-def _told(values: np.ndarray) -> str:
+def _signed(values: np.ndarray) -> str:
     return ", ".join(("+" if value >= 0 else "") + digits_text(value, 3) for value in values)
 
 
@@ -270,5 +272,5 @@ def _field(hint: Any, value: Any) -> Any:
     if value is not None and inner and is_dataclass(inner[0]) and inner[-1] is NoneType:
         return _field(inner[0], value)
     if isinstance(value, list) and inner:
-        return tuple(_field(inner[0], each) for each in value)
+        return tuple(_field(inner[0], item) for item in value)
     return restored(value)

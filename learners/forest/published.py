@@ -79,21 +79,21 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedForest:
         """See the base; the draws depend on ``params.seed``."""
         note_far_from_zero(federation.schema)
-        growth = ForestGrower(federation, self.params)
-        forest = self._valued(growth.grow(), federation)
+        grower = ForestGrower(federation, self.params)
+        forest = self._fitted(grower.grow(), federation)
         if not self.params.oob_score:
-            return LearnedForest(forest, growth.rounds)
-        return LearnedForest(forest, growth.rounds, _ask_out_of_bag(federation, growth, forest))
+            return LearnedForest(forest, grower.rounds)
+        return LearnedForest(forest, grower.rounds, _ask_out_of_bag(federation, grower, forest))
 
-    def _valued(self, grown: Grown, federation: Disclosure) -> FittedForest:
+    def _fitted(self, grown: Grown, federation: Disclosure) -> FittedForest:
         """Set every node's value; a node without records has its parent's."""
         criterion = self.params.criterion
         pooled = grown.totals.sum(axis=0).astype(float)
         size = np.asarray(sizes(pooled, criterion))
-        above = grown.trees.parents()
+        parents = grown.trees.parents()
         source = np.arange(len(size))
-        while (empty := (size[source] <= 0) & (above[source] != source)).any():
-            source[empty] = above[source[empty]]
+        while (empty := (size[source] <= 0) & (parents[source] != source)).any():
+            source[empty] = parents[source[empty]]
         totals, size = pooled[source], np.maximum(size[source], 1)[:, None]
         numbers = criterion == "squared_error"
         values = totals[:, 1:] / size * float(TARGET_GRID) if numbers else totals / size
@@ -102,14 +102,14 @@ class PublishedForest(Way[ForestParams, LearnedForest]):
         return FittedForest(grown.trees, values, by_client, federation.schema, clients, criterion)
 
 
-def _ask_out_of_bag(federation: Disclosure, growth: ForestGrower, forest: FittedForest) -> float:
+def _ask_out_of_bag(federation: Disclosure, grower: ForestGrower, forest: FittedForest) -> float:
     """Query each client about the trees that it took part in; NaN if no client answers."""
     queries: dict[str, list[Query]] = {}
     for number, client in enumerate(federation.clients):
-        member = growth.members[number]
+        member = grower.members[number]
         if member.any():
             trees, nodes = forest.seen_by(number).only(member)
-            sampling = replace(growth.sampling, trees=growth.sampling.trees[member])
+            sampling = replace(grower.sampling, trees=grower.sampling.trees[member])
             queries[client] = [OutOfBag(trees, sampling, forest.values[nodes].astype(np.float32))]
     totals: dict[str, float] = {}
     with suppress(NobodyAnswered):
@@ -137,6 +137,6 @@ def _roots(schema: Schema, params: ForestParams) -> OpenNodes:
 def _rounds(params: ForestParams, features: int) -> int:
     """Return the maximum queries of a kind: every level, every second draw of features, every portion."""
     draws = -(-features // params.per_node)
-    one = params.trees * params.per_node * params.quantiles * params.width
-    levels = sum(1 + one * 2**depth // MOST_CELLS for depth in range(params.max_depth + 1))
+    cells = params.trees * params.per_node * params.quantiles * params.width
+    levels = sum(1 + cells * 2**depth // MOST_CELLS for depth in range(params.max_depth + 1))
     return int(min(draws * levels + 1, MOST_TIMES))

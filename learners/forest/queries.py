@@ -69,8 +69,8 @@ class Sketches(_AboutLevel):
         if not 1 <= self.levels <= MOST_LEVELS:
             raise QueryError("malformed", f"levels must lie between 1 and {MOST_LEVELS}")
         knots = (len(self.level.numeric), self.levels + 1)
-        nodes, reach = (len(self.level.nodes),), _reach(self.level)
-        totals = _statistics(self.level, ("node",), nodes, reach, "") if self.totals else {}
+        nodes, bound = (len(self.level.nodes),), _count_bound(self.level)
+        totals = _statistics(self.level, ("node",), nodes, bound, "") if self.totals else {}
         return {**totals, "knots": Part(PartType.VALUES, ("pair", "rank"), knots)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
@@ -121,8 +121,8 @@ class BinStatistics(_AboutLevel):
             ("bin", level.numeric, self.cuts.shape[1] + 1),
             ("group", level.grouped, _width(level, schema)),
         ):
-            shape, reach = (len(pairs), width), _reach(level, pairs)
-            parts.update(_statistics(level, ("pair", name), shape, reach, name))
+            shape, bound = (len(pairs), width), _count_bound(level, pairs)
+            parts.update(_statistics(level, ("pair", name), shape, bound, name))
         return parts
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
@@ -236,32 +236,32 @@ def _width(level: OpenNodes, schema: Schema) -> int:
     return int(category_sizes(schema)[level.grouped.features].max(initial=1))
 
 
-def _reach(level: OpenNodes, pairs: NodeFeatures | None = None) -> Bound | None:
+def _count_bound(level: OpenNodes, pairs: NodeFeatures | None = None) -> Bound | None:
     """Return the bound on one record's change of counts by node or bin; None if there is none."""
     repeats = level.sampling.repeats(1)
     if repeats is None:
         return None
     tree = level.trees.tree_of[level.nodes]
-    most = np.zeros(level.trees.roots, np.int64)
-    np.maximum.at(most, tree, 1 if pairs is None else pairs.sizes)
-    reached = int(most.max(initial=0) if level.sampling.way == "split" else most.sum())
-    return Bound(repeats * reached, repeats**2 * reached)
+    max_pairs = np.zeros(level.trees.roots, np.int64)
+    np.maximum.at(max_pairs, tree, 1 if pairs is None else pairs.sizes)
+    total = int(max_pairs.max(initial=0) if level.sampling.way == "split" else max_pairs.sum())
+    return Bound(repeats * total, repeats**2 * total)
 
 
 def _statistics(
-    level: OpenNodes, axes: tuple[str, ...], shape: tuple[int, ...], reach: Bound | None, of: str
+    level: OpenNodes, axes: tuple[str, ...], shape: tuple[int, ...], bound: Bound | None, kind: str
 ) -> dict[str, Part]:
     """Return parts for counts (by class) and sums, with ``reach`` as bound on the counts."""
     counted = summed = None
-    if reach is not None:
-        counted = Sensitivity(reach)
-        summed = Sensitivity(Bound(reach.l1 * _HALF, reach.l2_squared * _HALF**2))
+    if bound is not None:
+        counted = Sensitivity(bound)
+        summed = Sensitivity(Bound(bound.l1 * _HALF, bound.l2_squared * _HALF**2))
     classes = (*shape, level.classes or 1)
-    name = f"{of}s" if of else "counts"
+    name = f"{kind}s" if kind else "counts"
     parts = {name: Part(PartType.COUNTS, (*axes, "class"), classes, counted)}
     if level.classes:
         return parts
-    name = f"{of}_sums" if of else "sums"
+    name = f"{kind}_sums" if kind else "sums"
     return {**parts, name: Part(PartType.SUMS, axes, shape, summed, TARGET_GRID)}
 
 
@@ -282,7 +282,7 @@ def bins_by_tree(level: OpenNodes, cuts: np.ndarray, width: int, view: View) -> 
     for tree in range(level.trees.roots):
         draw = f"forest {level.sampling.label}, tree {int(level.sampling.trees[tree])}"
         start = np.full(columns.records, tree, np.int32)
-        at = level.numbers[level.trees.descend(start, rows, columns.values)]
+        node = level.numbers[level.trees.descend(start, rows, columns.values)]
         for part, features in (("bin", level.numeric), ("group", level.grouped)):
             pairs = np.flatnonzero((level.trees.tree_of[level.nodes] == tree)[features.nodes])
             if not len(pairs):
@@ -295,9 +295,9 @@ def bins_by_tree(level: OpenNodes, cuts: np.ndarray, width: int, view: View) -> 
                 )
             else:
                 cell, size = values.astype(np.int64), width
-            inside = at == features.nodes[pairs][:, None]
-            held = inside[:, None] & (cell[:, None] == np.arange(size)[:, None])
-            flat = held.reshape(-1, columns.records).T
+            inside = node == features.nodes[pairs][:, None]
+            members = inside[:, None] & (cell[:, None] == np.arange(size)[:, None])
+            flat = members.reshape(-1, columns.records).T
             cells = (pairs[:, None] * size + np.arange(size)).ravel()
             counts = flat[:, :, None] & (code[:, None, None] == np.arange(classes))
             indices = cells[:, None] * classes + np.arange(classes)

@@ -32,31 +32,29 @@ _STEP = re.compile(
 _BEGIN = re.compile(r"tree \d+:")
 
 
-def lines(plain: dict[str, list[Any]]) -> list[str]:
+def lines(data: dict[str, list[Any]]) -> list[str]:
     """Return one tree's exact rules, from its lists by node."""
-    return _rules(plain, lambda value: ", ".join(map(repr, value)), exact=True)
+    return _rules(data, lambda value: ", ".join(map(repr, value)), exact=True)
 
 
 def described(
-    plain: dict[str, list[Any]], classes: Sequence[object] = (), schema: Schema | None = None
+    data: dict[str, list[Any]], classes: Sequence[object] = (), schema: Schema | None = None
 ) -> list[str]:
     """Return rounded rules for display: four significant digits, three for fractions, by class if any.
 
     More digits if a column's range requires them: ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
     """
-    return _rules(
-        _rounded(plain, schema), lambda value: _value(value, classes, schema), exact=False
-    )
+    return _rules(_rounded(data, schema), lambda value: _value(value, classes, schema), exact=False)
 
 
-def _rounded(plain: dict[str, list[Any]], schema: Schema | None) -> dict[str, list[Any]]:
+def _rounded(data: dict[str, list[Any]], schema: Schema | None) -> dict[str, list[Any]]:
     """Return the same tree with rounded cuts."""
     columns = {} if schema is None else {column.name: column for column in schema.features}
     cuts = [
         None if cut is None else _short(cut, columns.get(name))
-        for name, cut in zip(plain["feature"], plain["cut"], strict=True)
+        for name, cut in zip(data["feature"], data["cut"], strict=True)
     ]
-    return plain | {"cut": cuts}
+    return data | {"cut": cuts}
 
 
 def _value(value: list[float], classes: Sequence[object], schema: Schema | None) -> str:
@@ -65,51 +63,51 @@ def _value(value: list[float], classes: Sequence[object], schema: Schema | None)
         target = None if schema is None else schema.target
         return ", ".join(_text(_short(mean, target, whole=False)) for mean in value)
     named = zip(map(shown, map(str, classes)), value, strict=True)
-    return ", ".join(f"{name}={share:.3g}" for name, share in named)
+    return ", ".join(f"{name}={fraction:.3g}" for name, fraction in named)
 
 
-def _joined(steps: list[tuple[str, str, Any]]) -> list[str]:
+def _merge(steps: list[tuple[str, str, Any]]) -> list[str]:
     """Format a path's conditions (name, sign, cut or list), merged by feature."""
     features = dict.fromkeys(name for name, _, _ in steps)
-    return [_condition(name, [own[1:] for own in steps if own[0] == name]) for name in features]
+    return [_condition(name, [step[1:] for step in steps if step[0] == name]) for name in features]
 
 
 def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
     """Merge all conditions on one feature into one."""
-    told = json.dumps(name, ensure_ascii=False)
+    quoted = json.dumps(name, ensure_ascii=False)
     if isinstance(steps[0][1], list):
-        among = [set(listed) for sign, listed in steps if sign == "in"]
-        besides = list(dict.fromkeys(n for sign, own in steps if sign == "not in" for n in own))
-        if not among:
-            return f"{told} not in {json.dumps(besides, ensure_ascii=False)}"
+        allowed = [set(listed) for sign, listed in steps if sign == "in"]
+        excluded = list(dict.fromkeys(n for sign, omit in steps if sign == "not in" for n in omit))
+        if not allowed:
+            return f"{quoted} not in {json.dumps(excluded, ensure_ascii=False)}"
         first = next(listed for sign, listed in steps if sign == "in")
-        kept = [n for n in first if n in set.intersection(*among) and n not in besides]
-        return f"{told} in {json.dumps(kept, ensure_ascii=False)}"
+        kept = [n for n in first if n in set.intersection(*allowed) and n not in excluded]
+        return f"{quoted} in {json.dumps(kept, ensure_ascii=False)}"
     above = [cut for sign, cut in steps if sign == ">"]
     upto = [cut for sign, cut in steps if sign == "<="]
     if not above:
-        return f"{told} <= {_text(min(upto))}"
+        return f"{quoted} <= {_text(min(upto))}"
     lower = _text(max(above))
-    return f"{lower} < {told} <= {_text(min(upto))}" if upto else f"{told} > {lower}"
+    return f"{lower} < {quoted} <= {_text(min(upto))}" if upto else f"{quoted} > {lower}"
 
 
 def _rules(
-    plain: dict[str, list[Any]], leaf: Callable[[list[float]], str], *, exact: bool
+    data: dict[str, list[Any]], leaf: Callable[[list[float]], str], *, exact: bool
 ) -> list[str]:
     """Return one tree's rules, with ``leaf`` formatting values; ``exact`` for parsing."""
     rules: list[str] = []
     stack: list[tuple[int, tuple[tuple[str, str, Any], ...]]] = [(0, ())]
     while stack:
         node, path = stack.pop()
-        if plain["feature"][node] is None:
-            size, steps = sum(plain["records"][node]), list(path)
-            told = [_written(*step, exact=True) for step in steps] if exact else _joined(steps)
+        if data["feature"][node] is None:
+            size, steps = sum(data["records"][node]), list(path)
+            texts = [_format(*step, exact=True) for step in steps] if exact else _merge(steps)
             rules.append(
-                f"{' and '.join(told) or 'always'} => {size}: {leaf(plain['value'][node])}"
+                f"{' and '.join(texts) or 'always'} => {size}: {leaf(data['value'][node])}"
             )
             continue
-        left, right = _sides_of(plain, node)
-        stack += [(plain["right"][node], (*path, right)), (plain["left"][node], (*path, left))]
+        left, right = _sides_of(data, node)
+        stack += [(data["right"][node], (*path, right)), (data["left"][node], (*path, left))]
     return rules
 
 
@@ -130,42 +128,42 @@ def _text(number: float) -> str:
 
 
 def _sides_of(
-    plain: dict[str, list[Any]], node: int
+    data: dict[str, list[Any]], node: int
 ) -> tuple[tuple[str, str, Any], tuple[str, str, Any]]:
     """Return the conditions to go left and right: name, sign, and a cut or a list."""
-    name, left_if = plain["feature"][node], plain["left_if"][node]
+    name, left_if = data["feature"][node], data["left_if"][node]
     if left_if is None:
-        cut = plain["cut"][node]
+        cut = data["cut"][node]
         return (name, "<=", cut), (name, ">", cut)
     return (name, "in", left_if), (name, "not in", left_if)
 
 
-def _written(name: str, sign: str, split: Any, *, exact: bool) -> str:
+def _format(name: str, sign: str, split: Any, *, exact: bool) -> str:
     """Format one condition; for display, non-ASCII letters are unescaped."""
     cut = _exact_cut if exact else _text
-    told = json.dumps(split, ensure_ascii=exact) if isinstance(split, list) else cut(split)
-    return f"{json.dumps(name, ensure_ascii=exact)} {sign} {told}"
+    value = json.dumps(split, ensure_ascii=exact) if isinstance(split, list) else cut(split)
+    return f"{json.dumps(name, ensure_ascii=exact)} {sign} {value}"
 
 
 def drawn(
-    plain: dict[str, list[Any]], classes: Sequence[object] = (), schema: Schema | None = None
+    data: dict[str, list[Any]], classes: Sequence[object] = (), schema: Schema | None = None
 ) -> TreeNode:
     """Return one tree for plotting, from its lists by node."""
     from privfed.learners.pictures import TreeNode
 
-    rounded = _rounded(plain, schema)
+    rounded = _rounded(data, schema)
 
-    def below(node: int) -> TreeNode:
-        name = plain["feature"][node]
+    def build(node: int) -> TreeNode:
+        name = data["feature"][node]
         if name is None:
-            return TreeNode(_value(plain["value"][node], classes, schema))
-        children = plain["left"][node], plain["right"][node]
+            return TreeNode(_value(data["value"][node], classes, schema))
+        children = data["left"][node], data["right"][node]
         sides = zip(_sides_of(rounded, node), children, strict=True)
         return TreeNode(
-            shown(name), [(_written(*own, exact=False), below(child)) for own, child in sides]
+            shown(name), [(_format(*step, exact=False), build(child)) for step, child in sides]
         )
 
-    return below(0)
+    return build(0)
 
 
 @dataclass(frozen=True)
@@ -192,8 +190,8 @@ def parse(text: str) -> dict[str, Any]:
             raise InputError(f"line {number}: a rule stands before the first 'tree 0:'")
         elif line:
             trees[-1].append(_leaf(line, number))
-    plain = [_tree(leaves, number) for number, leaves in enumerate(trees)]
-    return {**head, "state": {"criterion": head.get("criterion"), "trees": plain}}
+    data = [_tree(leaves, number) for number, leaves in enumerate(trees)]
+    return {**head, "state": {"criterion": head.get("criterion"), "trees": data}}
 
 
 def _leaf(line: str, number: int) -> _Leaf:
@@ -202,7 +200,7 @@ def _leaf(line: str, number: int) -> _Leaf:
     whole = path == "always" or "".join(match.group() for match in _STEP.finditer(path)) == path
     records, _, value = leaf.partition(": ")
     with suppress(ValueError):
-        numbers = [float(each) for each in value.split(", ")]
+        numbers = [float(field) for field in value.split(", ")]
         if arrow and whole and np.isfinite(numbers).all():
             conditions = tuple((json.loads(name), sign, split) for name, sign, split in steps)
             return _Leaf(conditions, int(records), numbers)
@@ -216,42 +214,42 @@ def _tree(leaves: list[_Leaf], number: int) -> dict[str, list[Any]]:
     if not leaves:
         raise InputError(f"tree {number} has no rules")
     keys = ("feature", "cut", "left_if", "left", "right", "records", "value")
-    plain: dict[str, list[Any]] = {key: [None] for key in keys}
+    data: dict[str, list[Any]] = {key: [None] for key in keys}
     queue = [(0, leaves, 0)]
     inner: list[int] = []
     while queue:
-        node, below, depth = queue.pop(0)
-        if len(below) == 1 and len(below[0].steps) == depth:
-            plain["records"][node], plain["value"][node] = [below[0].records], below[0].value
+        node, rules, depth = queue.pop(0)
+        if len(rules) == 1 and len(rules[0].steps) == depth:
+            data["records"][node], data["value"][node] = [rules[0].records], rules[0].value
             continue
-        left, right = _sides(below, depth, number)
+        left, right = _sides(rules, depth, number)
         name, _, text = left[0].steps[depth]
         split = json.loads(text)
-        plain["feature"][node] = name
-        plain["left_if" if isinstance(split, list) else "cut"][node] = split
-        child = len(plain["feature"])
-        plain["left"][node], plain["right"][node] = child, child + 1
+        data["feature"][node] = name
+        data["left_if" if isinstance(split, list) else "cut"][node] = split
+        child = len(data["feature"])
+        data["left"][node], data["right"][node] = child, child + 1
         for key in keys:
-            plain[key] += [None, None]
+            data[key] += [None, None]
         inner.append(node)
         queue += [(child, left, depth + 1), (child + 1, right, depth + 1)]
     for node in reversed(inner):  # records and value from the children's
-        child = plain["left"][node]
-        records = [plain["records"][each][0] for each in (child, child + 1)]
+        child = data["left"][node]
+        records = [data["records"][index][0] for index in (child, child + 1)]
         weights = np.array(records, float) if sum(records) else np.ones(2)
-        plain["records"][node] = [sum(records)]
-        values = np.array(plain["value"][child : child + 2])
-        plain["value"][node] = (weights @ values / weights.sum()).tolist()
-    return plain
+        data["records"][node] = [sum(records)]
+        values = np.array(data["value"][child : child + 2])
+        data["value"][node] = (weights @ values / weights.sum()).tolist()
+    return data
 
 
-def _sides(below: list[_Leaf], depth: int, number: int) -> tuple[list[_Leaf], list[_Leaf]]:
+def _sides(leaves: list[_Leaf], depth: int, number: int) -> tuple[list[_Leaf], list[_Leaf]]:
     """Split rules by the condition at one depth."""
-    steps = [leaf.steps[depth] for leaf in below if len(leaf.steps) > depth]
+    steps = [leaf.steps[depth] for leaf in leaves if len(leaf.steps) > depth]
     conditions = {(name, text, sign in ("<=", ">")) for name, sign, text in steps}
     sides: tuple[list[_Leaf], list[_Leaf]] = ([], [])
-    for leaf, (_, sign, _) in zip(below, steps, strict=False):
+    for leaf, (_, sign, _) in zip(leaves, steps, strict=False):
         sides[sign in (">", "not in")].append(leaf)
-    if len(steps) < len(below) or len(conditions) != 1 or not all(sides):
+    if len(steps) < len(leaves) or len(conditions) != 1 or not all(sides):
         raise InputError(f"tree {number}: two rules do not part at one condition of its two sides")
     return sides

@@ -207,10 +207,10 @@ def _left(statistics: Summed, picked: np.ndarray, inside: np.ndarray) -> np.ndar
     """
     nodes = np.flatnonzero((picked >= 0) & (picked < len(inside)))
     nodes = nodes[np.argsort(picked[nodes], kind="stable")]
-    each = statistics.at(picked[nodes])
-    left = np.zeros((len(each), len(picked), each.shape[3]), np.int64)
-    for number in range(each.shape[3]):  # one statistic at a time: sums over the last axis are fast
-        left[:, nodes, number] = (each[..., number] * inside[picked[nodes]]).sum(axis=2)
+    cell = statistics.at(picked[nodes])
+    left = np.zeros((len(cell), len(picked), cell.shape[3]), np.int64)
+    for number in range(cell.shape[3]):  # one statistic at a time: sums over the last axis are fast
+        left[:, nodes, number] = (cell[..., number] * inside[picked[nodes]]).sum(axis=2)
     return left
 
 
@@ -224,9 +224,9 @@ def averaged_subset(
     """
     pooled = groups.sum(axis=0)
     order, ranks = fisher_order(pooled, criterion)
-    upto = np.cumsum(np.take_along_axis(groups, order[None, :, :, None], axis=2), axis=2)
-    local = decreases(upto[:, :, :-1], upto[:, :, -1], criterion)
-    size = sizes(upto.sum(axis=0), criterion)
+    cumulative = np.cumsum(np.take_along_axis(groups, order[None, :, :, None], axis=2), axis=2)
+    local = decreases(cumulative[:, :, :-1], cumulative[:, :, -1], criterion)
+    size = sizes(cumulative.sum(axis=0), criterion)
     allowed = np.minimum(size[:, :-1], size[:, -1:] - size[:, :-1]) >= min_leaf
     gain = np.where(allowed, np.where(np.isfinite(local), local, 0).sum(axis=0), -np.inf)
     if not gain.shape[1]:

@@ -30,11 +30,11 @@ def totals(index: NodeIndex, view: View, level: OpenNodes) -> Arrays:
         cells = part.repeat(np.arange(size) * (level.classes or 1))
         if level.classes:
             cells += target.take(part.rows)
-            each = np.bincount(cells, minlength=size * level.classes)
-            counts[part.nodes] = each.reshape(size, level.classes)
+            cell_counts = np.bincount(cells, minlength=size * level.classes)
+            counts[part.nodes] = cell_counts.reshape(size, level.classes)
         else:
             counts[part.nodes] = part.counts[:, None]
-            sums[part.nodes] = _summed(cells, target.take(part.rows), size)
+            sums[part.nodes] = _sum_by_cell(cells, target.take(part.rows), size)
     return {"counts": counts} if level.classes else {"counts": counts, "sums": sums}
 
 
@@ -59,8 +59,8 @@ def quantiles(
 def _knots(part: Sorted, levels: int, columns: Columns, interpolate: bool) -> np.ndarray:
     payload, bases = part.keys.dtype.type(columns.payload), columns.bases(part.features)[:, None]
 
-    def values(at: np.ndarray) -> np.ndarray:
-        ranks = (part.keys.take(at) >> payload).astype(np.intp)
+    def values(index: np.ndarray) -> np.ndarray:
+        ranks = (part.keys.take(index) >> payload).astype(np.intp)
         ranks += bases
         return unordered(columns.ascending.take(ranks))
 
@@ -69,24 +69,24 @@ def _knots(part: Sorted, levels: int, columns: Columns, interpolate: bool) -> np
     if not interpolate:
         return values(starts + _nearest(counts, levels))
     exact = np.arange(levels + 1) * (counts - 1)[:, None] / levels
-    below = np.floor(exact)
-    lower = starts + below.astype(np.int64)
-    low, high = (values(at).astype(float) for at in (lower, lower + (exact > below)))
-    return np.asarray(low + (high - low) * (exact - below), np.float32)
+    floor = np.floor(exact)
+    lower = starts + floor.astype(np.int64)
+    low, high = (values(index).astype(float) for index in (lower, lower + (exact > floor)))
+    return np.asarray(low + (high - low) * (exact - floor), np.float32)
 
 
 def _nearest(counts: np.ndarray, levels: int) -> np.ndarray:
     """Return the indices nearest to equal ranks among ``counts`` values, shape (nodes, levels + 1)."""
-    most = int(counts.max(initial=1))
-    if most * (levels + 1) > TABLED:
+    max_count = int(counts.max(initial=1))
+    if max_count * (levels + 1) > TABLED:
         return _ranks(counts, levels)
-    return _table(1 << most.bit_length(), levels).take(counts, axis=0)
+    return _table(1 << max_count.bit_length(), levels).take(counts, axis=0)
 
 
 @lru_cache(maxsize=64)
-def _table(most: int, levels: int) -> np.ndarray:
+def _table(max_count: int, levels: int) -> np.ndarray:
     """Return :func:`_nearest` of all counts up to ``most``, cached for the many small nodes."""
-    return _ranks(np.arange(most + 1), levels)
+    return _ranks(np.arange(max_count + 1), levels)
 
 
 def _ranks(counts: np.ndarray, levels: int) -> np.ndarray:
@@ -102,45 +102,45 @@ def bins(index: NodeIndex, view: View, level: OpenNodes, cuts: np.ndarray) -> Ar
     """
     pairs, width = cuts.shape[0], cuts.shape[1] + 1
     shape = (pairs, width, level.classes or 1)
-    found = {"bins": np.zeros(shape, np.int64)}
+    arrays = {"bins": np.zeros(shape, np.int64)}
     if not level.classes:
-        found["bin_sums"] = np.zeros(shape[:2], np.int64)
+        arrays["bin_sums"] = np.zeros(shape[:2], np.int64)
     cuts = cuts.astype(np.float32)
     if node_sizes(index, view, level) @ level.numeric.sizes <= FEW * pairs:
         for part in index.open(view, level):
-            _compared(found, part, level.numeric, cuts, index.columns)
-        return found
-    for each in index.sorted(view, level):
-        for name, values in _between(each, cuts[each.pairs], index.columns).items():
-            found[name][each.pairs] = values
-    return found
+            _add_compared(arrays, part, level.numeric, cuts, index.columns)
+        return arrays
+    for block in index.sorted(view, level):
+        for name, values in _bin_sums(block, cuts[block.pairs], index.columns).items():
+            arrays[name][block.pairs] = values
+    return arrays
 
 
-def _compared(
-    found: Arrays, part: NodeInstances, pairs: NodeFeatures, cuts: np.ndarray, columns: Columns
+def _add_compared(
+    arrays: Arrays, part: NodeInstances, pairs: NodeFeatures, cuts: np.ndarray, columns: Columns
 ) -> None:
     """Add the bins of some nodes' pairs, by comparing each instance with each cut."""
     classes, width = columns.classes or 1, cuts.shape[1] + 1
-    above, target = None, columns.target
+    offsets, target = None, columns.target
     for kept, pair in part.slots(pairs):
-        if above is None:
-            above = kept.repeat(np.arange(len(pair)) * (width * classes))
+        if offsets is None:
+            offsets = kept.repeat(np.arange(len(pair)) * (width * classes))
             target = columns.target.take(kept.rows)
             if columns.classes > 1:
-                above += target * width
+                offsets += target * width
         values = columns.values.take(kept.cells(pairs.features.take(pair), columns.records))
         bin_ = np.zeros(len(values), np.min_scalar_type(width))
         for cut in cuts[pair].T:
             bin_ += values > kept.repeat(cut)
-        cells = above[: len(bin_)] + bin_
-        each = np.bincount(cells, minlength=len(pair) * width * classes)
-        found["bins"][pair] = each.reshape(len(pair), classes, width).transpose(0, 2, 1)
+        cells = offsets[: len(bin_)] + bin_
+        counts = np.bincount(cells, minlength=len(pair) * width * classes)
+        arrays["bins"][pair] = counts.reshape(len(pair), classes, width).transpose(0, 2, 1)
         if not columns.classes:
-            sums = _summed(cells, target[: len(bin_)], len(pair) * width)
-            found["bin_sums"][pair] = sums.reshape(len(pair), width)
+            sums = _sum_by_cell(cells, target[: len(bin_)], len(pair) * width)
+            arrays["bin_sums"][pair] = sums.reshape(len(pair), width)
 
 
-def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
+def _bin_sums(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
     kind = part.keys.dtype.type
     bounds = columns.above(cuts, part.features)
     bounds += np.arange(len(cuts), dtype=kind)[:, None] << kind(columns.bits)
@@ -152,20 +152,20 @@ def _between(part: Sorted, cuts: np.ndarray, columns: Columns) -> Arrays:
         return {"bins": counts[:, :, None]}
     values = np.zeros(len(part.keys) + 1, np.int64)
     if columns.classes == 0:
-        places = part.keys.astype(np.intp)
-        places += np.repeat(columns.bases(part.features), np.diff(part.edges))
-        values[:-1] = columns.sums.take(places)
+        positions = part.keys.astype(np.intp)
+        positions += np.repeat(columns.bases(part.features), np.diff(part.edges))
+        values[:-1] = columns.sums.take(positions)
         return {"bins": counts[:, :, None], "bin_sums": _between_edges(values, edges, counts)}
     np.bitwise_and(part.keys, kind((1 << columns.payload) - 1), out=values[:-1], casting="unsafe")
     if columns.classes == 2:
         second = _between_edges(values, edges, counts)
-        each = np.empty((*counts.shape, 2), np.int64)
-        np.subtract(counts, second, out=each[:, :, 0])
-        each[:, :, 1] = second
-        return {"bins": each}
+        by_class = np.empty((*counts.shape, 2), np.int64)
+        np.subtract(counts, second, out=by_class[:, :, 0])
+        by_class[:, :, 1] = second
+        return {"bins": by_class}
     cells = np.repeat(np.arange(counts.size) * columns.classes, counts.reshape(-1)) + values[:-1]
-    each = np.bincount(cells, minlength=counts.size * columns.classes)
-    return {"bins": each.reshape(*counts.shape, columns.classes)}
+    by_class = np.bincount(cells, minlength=counts.size * columns.classes)
+    return {"bins": by_class.reshape(*counts.shape, columns.classes)}
 
 
 def _steps(rising: np.ndarray) -> np.ndarray:
@@ -186,35 +186,35 @@ def categories(index: NodeIndex, view: View, level: OpenNodes, width: int) -> Ar
     """Return statistics of each category of each categorical pair, shape (pairs, width, ...)."""
     columns, pairs = index.columns, level.grouped
     shape = len(pairs), width, level.classes or 1
-    found = {"groups": np.zeros(shape, np.int64)}
+    arrays = {"groups": np.zeros(shape, np.int64)}
     if not level.classes:
-        found["group_sums"] = np.zeros(shape[:2], np.int64)
+        arrays["group_sums"] = np.zeros(shape[:2], np.int64)
     size = width * shape[2]
     for part in index.open(view, level) if len(pairs) else ():
-        above = None
+        offsets = None
         for kept, pair in part.slots(pairs):
-            if above is None:
-                above = kept.repeat(np.arange(len(pair)) * size)
+            if offsets is None:
+                offsets = kept.repeat(np.arange(len(pair)) * size)
             cells = columns.cells.take(kept.cells(pairs.features.take(pair), columns.records))
-            cells = above[: len(cells)] + cells
-            each = np.bincount(cells, minlength=len(pair) * size)
-            found["groups"][pair] = each.reshape(len(pair), *shape[1:])
+            cells = offsets[: len(cells)] + cells
+            counts = np.bincount(cells, minlength=len(pair) * size)
+            arrays["groups"][pair] = counts.reshape(len(pair), *shape[1:])
             if not level.classes:
-                sums = _summed(cells, columns.target.take(kept.rows), len(pair) * size)
-                found["group_sums"][pair] = sums.reshape(len(pair), width)
-    return found
+                sums = _sum_by_cell(cells, columns.target.take(kept.rows), len(pair) * size)
+                arrays["group_sums"][pair] = sums.reshape(len(pair), width)
+    return arrays
 
 
-def _summed(cells: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
+def _sum_by_cell(cells: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
     """Return sums by cell, of integers below 2^53, so that float sums are exact."""
     return np.bincount(cells, values, size).astype(np.int64)
 
 
 def local_gains(statistics: Mapping[str, np.ndarray], criterion: Criterion) -> np.ndarray:
     """Return the impurity decrease at each cut from bins; zero if a side is empty, shape (pairs, cuts)."""
-    upto = np.cumsum(together(statistics["bins"], statistics.get("bin_sums")), axis=1)
-    gain = decreases(upto[:, :-1], upto[:, -1], criterion)
-    size = np.maximum(sizes(upto[:, -1], criterion), 1)[:, None]
+    cumulative = np.cumsum(together(statistics["bins"], statistics.get("bin_sums")), axis=1)
+    gain = decreases(cumulative[:, :-1], cumulative[:, -1], criterion)
+    size = np.maximum(sizes(cumulative[:, -1], criterion), 1)[:, None]
     return np.where(np.isfinite(gain), np.maximum(gain, 0) / size, 0).astype(np.float32)
 
 

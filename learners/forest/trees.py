@@ -45,7 +45,7 @@ class BinaryTrees:
 
     # --- traversal --------------------------------------------------------------------------
 
-    def descend(self, at: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def descend(self, nodes: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Descend from the nodes ``at`` to leaves.
 
         Args:
@@ -53,17 +53,17 @@ class BinaryTrees:
             rows: record of each instance, shape (instances,).
             columns: values, shape (features, records), 32-bit floats.
         """
-        moving = np.flatnonzero(self.inner.take(at))
+        moving = np.flatnonzero(self.inner.take(nodes))
         if not len(moving):
-            return at
-        at, here = at.copy(), at.take(moving).astype(np.intp)
-        own = rows.take(moving).astype(np.intp)
-        while len(here):
-            here = self.left.take(here) + self.goes_right(here, own, columns)
-            at[moving] = here
-            further = np.flatnonzero(self.inner.take(here))
-            moving, here, own = moving[further], here[further], own[further]
-        return at
+            return nodes
+        nodes, current = nodes.copy(), nodes.take(moving).astype(np.intp)
+        current_rows = rows.take(moving).astype(np.intp)
+        while len(current):
+            current = self.left.take(current) + self.goes_right(current, current_rows, columns)
+            nodes[moving] = current
+            further = np.flatnonzero(self.inner.take(current))
+            moving, current, current_rows = moving[further], current[further], current_rows[further]
+        return nodes
 
     def goes_right(
         self,
@@ -81,27 +81,27 @@ class BinaryTrees:
             counts: number of instances of each node, shape (nodes,); default one each.
         """
 
-        def spread(each: np.ndarray) -> np.ndarray:
-            return each if counts is None else np.repeat(each, counts)
+        def repeat(array: np.ndarray) -> np.ndarray:
+            return array if counts is None else np.repeat(array, counts)
 
         feature = self.feature.take(nodes)
         begin = np.maximum(feature, 0).astype(np.intp) * columns.shape[1]
-        index = spread(begin)
+        index = repeat(begin)
         index += rows
         values = columns.take(index)
-        right: np.ndarray = values > spread(self.cut.take(nodes))
+        right: np.ndarray = values > repeat(self.cut.take(nodes))
         chosen = self.subset.take(nodes)
         by_set = np.flatnonzero(chosen >= 0)
         if len(by_set):
-            grouped = (
-                slice(None) if len(by_set) == len(nodes) else np.flatnonzero(spread(chosen >= 0))
+            by_subset = (
+                slice(None) if len(by_set) == len(nodes) else np.flatnonzero(repeat(chosen >= 0))
             )
             begin = chosen[by_set].astype(np.intp) * self.subsets.shape[1]
             begin = begin if counts is None else np.repeat(begin, counts[by_set])
-            right[grouped] = ~self.subsets.take(begin + values[grouped].astype(np.intp))
+            right[by_subset] = ~self.subsets.take(begin + values[by_subset].astype(np.intp))
         if feature.min(initial=0) <= ALL_LEFT:
-            right[spread(feature == ALL_LEFT)] = False
-            right[spread(feature == ALL_RIGHT)] = True
+            right[repeat(feature == ALL_LEFT)] = False
+            right[repeat(feature == ALL_RIGHT)] = True
         return right
 
     # --- for one client ------------------------------------------------------------------------
@@ -139,27 +139,27 @@ class BinaryTrees:
 
     def parents(self) -> np.ndarray:
         """The node above each node, shape (nodes,); roots are their own."""
-        above = np.arange(len(self))
+        parents = np.arange(len(self))
         inner = np.flatnonzero(self.feature != LEAF)
-        above[self.left[inner]] = inner
-        above[self.left[inner] + 1] = inner
-        return above
+        parents[self.left[inner]] = inner
+        parents[self.left[inner] + 1] = inner
+        return parents
 
     @cached_property
     def tree_of(self) -> np.ndarray:
         """The tree of each node, shape (nodes,)."""
-        above = self.parents()
-        while (above[above] != above).any():
-            above = above[above]
-        return above
+        ancestors = self.parents()
+        while (ancestors[ancestors] != ancestors).any():
+            ancestors = ancestors[ancestors]
+        return ancestors
 
     def depth(self) -> np.ndarray:
         """Splits above each node, shape (nodes,)."""
-        above = self.parents()
-        steps: np.ndarray = (above != np.arange(len(self))).astype(np.int64)
-        while (above[above] != above).any():
-            steps += steps[above]
-            above = above[above]
+        ancestors = self.parents()
+        steps: np.ndarray = (ancestors != np.arange(len(self))).astype(np.int64)
+        while (ancestors[ancestors] != ancestors).any():
+            steps += steps[ancestors]
+            ancestors = ancestors[ancestors]
         return steps
 
     # --- validation -------------------------------------------------------------------------
@@ -178,9 +178,9 @@ class BinaryTrees:
 
     def _check_arrays(self) -> None:
         nodes = len(self.feature) if self.feature.ndim == 1 else -1
-        whole = (self.feature, self.left, self.subset)
-        sound = all(array.shape == (nodes,) and array.dtype.kind == "i" for array in whole)
-        if not sound or self.cut.shape != (nodes,) or self.cut.dtype.kind != "f":
+        arrays = (self.feature, self.left, self.subset)
+        valid = all(array.shape == (nodes,) and array.dtype.kind == "i" for array in arrays)
+        if not valid or self.cut.shape != (nodes,) or self.cut.dtype.kind != "f":
             raise QueryError("malformed", "trees need a feature, cut, child and subset a node")
         if not (1 <= self.roots <= MOST_TREES and self.roots <= nodes <= MOST_NODES):
             raise QueryError(

@@ -134,7 +134,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         if self.scaling == "released":
             ends.learn(lambda query: self._ask(federation, query).only, self.n_bins)
         self.lower_, self.upper_, self.target_ = ends.lower, ends.upper, ends.target
-        self._usual = ends.usual
+        self._target_var = ends.usual
         self.root_ = self._grow(federation)
         self.leaves_ = [node for node in self._nodes() if node.leaf]
         self._fit_leaves(federation)
@@ -161,7 +161,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         root = FuzzyNode(())
         stop = Stop(self.min_gain, self.min_samples_split, self.max_depth, self.gains)
         candidates = _chosen(federation.schema, self.features)
-        opened, whole = [root], 0.0
+        opened, total = [root], 0.0
         self._count, self._target = Count(0.0, math.inf), Target()
         while opened and (opened[0] is root or self.max_depth != 0):
             query = Level(
@@ -177,12 +177,12 @@ class FuzzyTreeRegressor(FederatedRegressor):
             if not answers.releases():
                 break
             if opened[0] is root:
-                self._count, self._target = Target.from_answer(answers.only, self._usual)
+                self._count, self._target = Target.from_answer(answers.only, self._target_var)
             if "weights" not in answers:
                 break
-            sums = LevelSums.from_answer(answers.only, whole)
+            sums = LevelSums.from_answer(answers.only, total)
             if opened[0] is root:
-                whole, stop = float(sums.nodes[0].sum()), stop.beside(sums)
+                total, stop = float(sums.nodes[0].sum()), stop.scaled_to(sums)
             opened = split_level(opened, query, sums, stop)
         return root
 
@@ -204,10 +204,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _equations(self, federation: Disclosure, paths: tuple[Path, ...]) -> tuple[Answer, Answer]:
         """Query the normal equations and the activations of some leaves."""
-        asked = (paths, max(self._partition), self.lower_, self.upper_)
+        common = (paths, max(self._partition), self.lower_, self.upper_)
         fuzzy: dict[str, Any] = {"partition": self._uneven, "target": self.target_}
-        leaves = Leaves(*asked, _chosen(self.schema_, self.leaf_features), **fuzzy)
-        equations, activation = self._ask(federation, leaves, Activations(*asked, **fuzzy))
+        leaves = Leaves(*common, _chosen(self.schema_, self.leaf_features), **fuzzy)
+        equations, activation = self._ask(federation, leaves, Activations(*common, **fuzzy))
         return equations, activation
 
     def _drop_empty(self, activation: Answer) -> None:
@@ -217,28 +217,28 @@ class FuzzyTreeRegressor(FederatedRegressor):
         masks = [np.ma.getmaskarray(array) for array in activation.each("counts").values()]
         empty = (activation.total("counts") == 0) & ~np.any(masks, axis=0)
         if empty.any() and not empty.all():
-            gone = {leaf.path for leaf, none in zip(self.leaves_, empty, strict=True) if none}
-            drop_empty(self.root_, gone)
-            self.leaves_ = [leaf for leaf in self.leaves_ if leaf.path not in gone]
+            dropped = {leaf.path for leaf, none in zip(self.leaves_, empty, strict=True) if none}
+            drop_empty(self.root_, dropped)
+            self.leaves_ = [leaf for leaf in self.leaves_ if leaf.path not in dropped]
 
     def _solve(self, equations: Answer, kept: list[int]) -> None:
         """Fit a model for each leaf, and for each inner node, for rows that reach no leaf."""
         means = np.array([leaf.mean for leaf in self.leaves_])
         inner = [node for node in self._nodes() if not node.leaf]
         if "gram" not in equations:
-            above = np.array([[node.mean] for node in inner])
-            self._set_models(LeafModels.constants(means, 1), inner, above, (0,))
+            upper = np.array([[node.mean] for node in inner])
+            self._set_models(LeafModels.constants(means, 1), inner, upper, (0,))
             return
         columns = (0, *(feature + 1 for feature in equations.query.features))  # type: ignore[attr-defined]
         sums = equations.total("gram")[kept], equations.total("moment")[kept]
-        models, above = solve(sums, _known(self.leaves_), _known(inner))
-        self._set_models(models, inner, above, columns)
+        models, upper = solve(sums, _known(self.leaves_), _known(inner))
+        self._set_models(models, inner, upper, columns)
 
     def _set_models(
         self,
         leaves: LeafModels,
         inner: list[FuzzyNode],
-        above: np.ndarray,
+        upper: np.ndarray,
         columns: tuple[int, ...],
     ) -> None:
         """Set the models of leaves and of inner nodes, for some columns of (1, features).
@@ -248,13 +248,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
         """
         width = len(self.schema_.features) + 1
         self.models_ = leaves.among(columns, width)
-        for node, model in zip(inner, above, strict=True):
+        for node, model in zip(inner, upper, strict=True):
             node.model = np.zeros(width)
             node.model[list(columns)] = model
-        still = 1 + np.flatnonzero(self.upper_ <= self.lower_)
-        for own in (*self.models_.coefficients, *(node.model for node in inner)):
-            own[0] -= own[still].sum() / 2
-            own[still] = 0.0
+        flat = 1 + np.flatnonzero(self.upper_ <= self.lower_)
+        for row in (*self.models_.coefficients, *(node.model for node in inner)):
+            row[0] -= row[flat].sum() / 2
+            row[flat] = 0.0
 
     # --- learning from noise -------------------------------------------------------------------
 
@@ -277,31 +277,31 @@ class FuzzyTreeRegressor(FederatedRegressor):
             return answer if "residuals" in answer else None
 
         columns = zip(self._partition, self.schema_.features, strict=True)
-        sets = [(own, own == len(column.categories)) for own, column in columns]
+        sets = [(n, n == len(column.categories)) for n, column in columns]
         learning = ModelRounds(moments, residuals, features, self._count, self._target, sets)
-        away = learning.learn(paths, np.array([leaf.weight for leaf in self.leaves_]))
+        effects = learning.learn(paths, np.array([leaf.weight for leaf in self.leaves_]))
         if learning.blank:
             equations, _ = self._equations(federation, ((),))
             if "gram" in equations and "moment" in equations:
                 sums = equations.total("gram")[0], equations.total("moment")[0]
                 noise = equations.deviation("gram"), equations.deviation("moment")
                 learning.learn_from(*sums, noise)
-        self._set_departures(learning, away, (0, *(feature + 1 for feature in features)))
+        self._set_departures(learning, effects, (0, *(feature + 1 for feature in features)))
 
     def _set_departures(
-        self, learning: ModelRounds, away: np.ndarray | None, columns: tuple[int, ...]
+        self, learning: ModelRounds, effects: np.ndarray | None, columns: tuple[int, ...]
     ) -> None:
         """Keep the tree if its leaves differ from the overall model; else use one rule."""
-        constant = away is None and learning.constant
+        constant = effects is None and learning.constant
         model, inner = learning.plain, []
-        if away is None:
+        if effects is None:
             self.root_ = FuzzyNode((), mean=self.root_.mean, weight=self.root_.weight)
-            self.leaves_, away = [self.root_], np.zeros((1, len(model)))
+            self.leaves_, effects = [self.root_], np.zeros((1, len(model)))
         else:
             inner = [node for node in self._nodes() if not node.leaf]
-        own = np.full(len(self.leaves_), constant)
+        constants = np.full(len(self.leaves_), constant)
         self.mean_activation_ = np.array([0.5 ** len(leaf.path) for leaf in self.leaves_])
-        models = LeafModels(model + away, own, np.zeros(len(own), bool))
+        models = LeafModels(model + effects, constants, np.zeros(len(constants), bool))
         self._set_models(models, inner, np.tile(model, (len(inner), 1)), columns)
 
     # --- predicting ----------------------------------------------------------------------------
@@ -321,8 +321,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
         if self.clipped:
             predicted = np.clip(predicted, -0.5, 0.5)
         for row in np.flatnonzero(~active):
-            above = self._reached(unit[row : row + 1])
-            predicted[row] = np.clip(design[row] @ above, -0.5, 0.5)
+            model = self._deepest_model(unit[row : row + 1])
+            predicted[row] = np.clip(design[row] @ model, -0.5, 0.5)
         assert self.schema_.target is not None
         low, high = self.target_ or self.schema_.target.bounds
         return np.asarray((predicted + 0.5) * (high - low) + low)
@@ -348,14 +348,14 @@ class FuzzyTreeRegressor(FederatedRegressor):
         memberships = Memberships.from_unit(unit, self._partition)
         best = np.zeros(len(unit))
         chosen = np.zeros(len(unit), dtype=np.int64)
-        reached = activations(memberships, [leaf.path for leaf in self.leaves_])
-        for number, leaf in enumerate(reached):
+        leaves = activations(memberships, [leaf.path for leaf in self.leaves_])
+        for number, leaf in enumerate(leaves):
             strength = leaf.weight / self.mean_activation_[number]
             better = strength > best[leaf.rows]
             best[leaf.rows[better]], chosen[leaf.rows[better]] = strength[better], number
         return chosen, best > 0
 
-    def _reached(self, row: np.ndarray) -> np.ndarray:
+    def _deepest_model(self, row: np.ndarray) -> np.ndarray:
         """Return the model of the deepest node that a row reaches by its strongest branch."""
         memberships, node = Memberships.from_unit(row, self._partition), self.root_
         while True:
@@ -405,8 +405,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
     @property
     def n_parameters_(self) -> int:
         """C_FRT: inner nodes (without the root, as in Table 5) plus coefficients, one for a constant leaf (Eq. 31)."""
-        wide = 1 + len(_chosen(self.schema_, self.leaf_features))
-        coefficients = np.where(self.models_.constant, 1, wide).sum()
+        width = 1 + len(_chosen(self.schema_, self.leaf_features))
+        coefficients = np.where(self.models_.constant, 1, width).sum()
         return self.n_nodes_ - (self.n_leaves_ if self.root_.children else 0) + int(coefficients)
 
     @property
@@ -419,8 +419,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
         total = np.zeros(len(self.schema_.features))
         for node in self._nodes():
             if node.feature is not None:
-                below = node.children.values()
-                total[node.feature] += sum(b.weight * (b.mean - node.mean) ** 2 for b in below)
+                children = node.children.values()
+                total[node.feature] += sum(b.weight * (b.mean - node.mean) ** 2 for b in children)
         weights = np.maximum([leaf.weight for leaf in self.leaves_], 0.0)
         if not weights.any():
             weights = np.ones(len(weights))
@@ -434,8 +434,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
         from privfed.learners.pictures import titled, tree
 
         name = shown(self.schema_.columns[-1].name)
-        told = f"leaves: means of {name}; the equations that predict are in describe()"
-        return titled(tree(ax, drawn(self)), told)
+        caption = f"leaves: means of {name}; the equations that predict are in describe()"
+        return titled(tree(ax, drawn(self)), caption)
 
     @property
     def rules_(self) -> list[FuzzyRule]:
@@ -444,17 +444,17 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def describe(self) -> str:
         """Return all rules as text, with a legend, and a note on leaves that are only constants."""
-        counted = counts(self)
-        lines = [*(rule.text(counted) for rule in self.rules_), *legend(self)]
-        fallen, borrowed = int(self.models_.constant.sum()), int(self.models_.borrowed.sum())
-        if fallen:
+        codes = counts(self)
+        lines = [*(rule.text(codes) for rule in self.rules_), *legend(self)]
+        n_constant, n_borrowed = int(self.models_.constant.sum()), int(self.models_.borrowed.sum())
+        if n_constant:
             lines.append(
-                f"{fallen} of {self.n_leaves_} rules predict a constant: "
+                f"{n_constant} of {self.n_leaves_} rules predict a constant: "
                 "their equations were withheld, or the noise was too large for them."
             )
-        if borrowed:
+        if n_borrowed:
             lines.append(
-                f"{borrowed} of {self.n_leaves_} rules use the equations of a node above: "
+                f"{n_borrowed} of {self.n_leaves_} rules use the equations of a node above: "
                 "their own were withheld, or the noise was too large for them."
             )
         return "\n".join(lines)
@@ -467,8 +467,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             "model": "fuzzy regression tree, maximum matching",
             "target": target.name,
             "sets": {
-                name: list(labels(own))
-                for name, own in zip(schema.names, self._partition, strict=True)
+                name: list(labels(n)) for name, n in zip(schema.names, self._partition, strict=True)
             },
             "scaling": {
                 name: [float(low), float(high)]
@@ -540,21 +539,21 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def plan(self, schema: Schema, policy: Policy) -> Sequence[Planned]:
         """Return histograms by round, at most a level per feature, then the leaves or rounds of residuals."""
         root: tuple[Path, ...] = ((),)
-        asked = (root, max(sets_of(self.n_fuzzy_sets, schema)), schema.lower, schema.upper)
+        common = (root, max(sets_of(self.n_fuzzy_sets, schema)), schema.lower, schema.upper)
         candidates = _chosen(schema, self.features)
         levels = len(candidates) if self.max_depth is None else min(self.max_depth, len(candidates))
         released = self.scaling == "released"
         scaling = [Planned(Scaling(self.n_bins), most_rounds(self.n_bins))] if released else []
         linear = _chosen(schema, self.leaf_features)
         coordinates = Coordinates.public(linear)
-        still = np.zeros(coordinates.width)
+        zeros = np.zeros(coordinates.width)
         return [
             *scaling,
-            Planned(Level(*asked, candidates), max(levels, 1)),
-            Planned(Moments(*asked, coordinates), SETTINGS.moment_rounds),
-            Planned(Residuals(*asked, coordinates, still, 1.0), SETTINGS.residual_rounds),
-            Planned(Leaves(*asked, linear), 1),
-            Planned(Activations(*asked), 1),
+            Planned(Level(*common, candidates), max(levels, 1)),
+            Planned(Moments(*common, coordinates), SETTINGS.moment_rounds),
+            Planned(Residuals(*common, coordinates, zeros, 1.0), SETTINGS.residual_rounds),
+            Planned(Leaves(*common, linear), 1),
+            Planned(Activations(*common), 1),
         ]
 
 

@@ -47,9 +47,9 @@ class Memberships:
     @classmethod
     def from_unit(cls, unit: np.ndarray, sets: int | Sequence[int]) -> Memberships:
         """Compute memberships of (records, features) in [0, 1] in uniform triangular sets (paper, Section 3.1)."""
-        each = np.asarray(sets)
-        stretched = unit * (each - 1)
-        below = np.minimum(stretched.astype(np.int64), each - 2).astype(np.uint8)
+        counts = np.asarray(sets)
+        stretched = unit * (counts - 1)
+        below = np.minimum(stretched.astype(np.int64), counts - 2).astype(np.uint8)
         return cls(below, stretched - below)
 
     def degree(self, rows: np.ndarray, feature: int, fuzzy_set: int) -> np.ndarray:
@@ -68,9 +68,9 @@ class Sets(Allowed):
     def holds(self, value: Any) -> bool:
         """See the base."""
         if isinstance(value, Mapping):
-            return all(isinstance(name, str) and _TWO.holds(own) for name, own in value.items())
+            return all(isinstance(name, str) and _TWO.holds(item) for name, item in value.items())
         if isinstance(value, list | tuple):
-            return bool(value) and all(_TWO.holds(own) for own in value)
+            return bool(value) and all(_TWO.holds(item) for item in value)
         return _TWO.holds(value)
 
 
@@ -91,14 +91,14 @@ def sets_of(sets: int | Sequence[int] | Mapping[str, int], schema: Schema) -> tu
                 f"sets lists {len(sets)} numbers for {len(names)} features ({', '.join(names)}); "
                 "write one for each, in this order, or a table by name"
             )
-        return tuple(int(own) for own in sets)
+        return tuple(int(count) for count in sets)
     return (int(sets),) * len(names)
 
 
-def to_unit(x: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def to_unit(X: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Scale features to [0, 1] and clip; a feature of zero width is 0."""
     width = upper - lower
-    scaled = (x - lower) / np.where(width > 0, width, 1.0)
+    scaled = (X - lower) / np.where(width > 0, width, 1.0)
     return np.asarray(np.clip(np.where(width > 0, scaled, 0.0), 0.0, 1.0))
 
 
@@ -113,8 +113,8 @@ class Activation:
     def into(self, memberships: Memberships, feature: int, fuzzy_set: int) -> Activation:
         """Return the child's activation by one set of one feature."""
         weight = self.weight * memberships.degree(self.rows, feature, fuzzy_set)
-        reached = weight >= LEAST
-        return Activation(self.rows[reached], weight[reached])
+        active = weight >= LEAST
+        return Activation(self.rows[active], weight[active])
 
 
 def activations(
@@ -130,9 +130,9 @@ def activations(
     return [known[path] for path in paths]
 
 
-def pieces(rows: int, width: int, most: int | None = None) -> Iterator[slice]:
+def pieces(rows: int, width: int, limit: int | None = None) -> Iterator[slice]:
     """Yield slices of rows such that an array with ``width`` values per row has at most :data:`CELLS` values."""
-    step = max(1, (CELLS if most is None else most) // max(width, 1))
+    step = max(1, (CELLS if limit is None else limit) // max(width, 1))
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
@@ -160,8 +160,8 @@ def blocks(
     Yields:
         the records of a block, and every node's activation by them, rows counted in the whole table.
     """
-    reach, _ = reached_nodes(paths)
-    for part in pieces(len(memberships.below), max(reach, 8 * width), ACTIVATIONS):
+    max_nodes, _ = reached_nodes(paths)
+    for part in pieces(len(memberships.below), max(max_nodes, 8 * width), ACTIVATIONS):
         records = range(part.start, part.stop)
         yield records, activations(memberships, paths, records)
 
@@ -177,10 +177,10 @@ class Pairs:
     @classmethod
     def of(cls, memberships: Memberships, paths: Sequence[Path], width: int) -> Iterator[Pairs]:
         """Yield all pairs in pieces, for a caller with ``width`` values per pair in memory."""
-        for _, reached in blocks(memberships, paths):
-            node = np.repeat(np.arange(len(reached)), [len(one.rows) for one in reached])
-            row = np.concatenate([one.rows for one in reached])
-            weight = np.concatenate([one.weight for one in reached])
+        for _, active in blocks(memberships, paths):
+            node = np.repeat(np.arange(len(active)), [len(a.rows) for a in active])
+            row = np.concatenate([a.rows for a in active])
+            weight = np.concatenate([a.weight for a in active])
             for part in pieces(len(row), width):
                 yield cls(node[part], row[part], weight[part])
 

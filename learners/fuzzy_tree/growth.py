@@ -47,10 +47,10 @@ class FuzzyNode:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], path: Path = ()) -> FuzzyNode:
         """Read the output of :meth:`to_dict`, for a node at ``path``."""
-        feature, below = data["feature"], data["children"]
+        feature, pairs = data["feature"], data["children"]
         children = {
             int(branch): cls.from_dict(child, (*path, (int(feature), int(branch))))
-            for branch, child in below
+            for branch, child in pairs
         }
         model = None if data["model"] is None else np.array(data["model"], dtype=float)
         return cls(path, float(data["mean"]), float(data["weight"]), feature, children, model)
@@ -61,11 +61,11 @@ class Stop:
     """Stopping conditions (paper, Section 3.3)."""
 
     gain: float  #: minimum partition fuzzy gain, for a target scaled to a unit interval
-    share: float  #: a node must have more than this fraction of the records
+    fraction: float  #: a node must have more than this fraction of the records
     depth: int | None = None  #: maximum splits on a path; None for no limit
     gains: str = "told"  #: ``"told"`` or ``"literal"``, see :meth:`LevelSums.gains`
 
-    def beside(self, root: LevelSums) -> Stop:
+    def scaled_to(self, root: LevelSums) -> Stop:
         """Return a smaller minimum gain for a target that varies little in its bounds (for exact sums)."""
         variance = float(fuzzy_variance(*root.nodes)[0])
         if root.noise[0] > 0 or not variance > 0:
@@ -95,20 +95,20 @@ class LevelSums:
     cells: FuzzySums  #: WS, WLS and WSS, each of shape (node, feature, set)
     nodes: FuzzySums  #: the same by node
     present: np.ndarray  #: which branches are nonempty according to the releases
-    share: np.ndarray  #: each node's fraction of the records
+    fraction: np.ndarray  #: each node's fraction of the records
     #: branches withheld by some client, of nodes with more weight than released
     hidden: np.ndarray
     #: standard deviations of the noise in WS and WLS cells; zero if exact
     noise: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
-    def from_answer(cls, answer: Answer, whole: float) -> LevelSums:
+    def from_answer(cls, answer: Answer, total_weight: float) -> LevelSums:
         """Read the clients' sums; withheld ones are estimated, fractions by `whole`, the weight of all records."""
         cells = FuzzySums(*map(answer.total, FuzzySums._fields))
         noise = (answer.deviation("weights"), answer.deviation("linear"))
         if "node_weights" in answer and not noise[0]:
             nodes = FuzzySums(*(answer.total(f"node_{n}") for n in FuzzySums._fields))
-            share = answer.total("node_strong") / max(float(answer.total("records")), 1.0)
+            fraction = answer.total("node_strong") / max(float(answer.total("records")), 1.0)
             present = answer.total("counts") > 0
             floored = 2 * float(GRID) * answer.total("node_counts")
             withheld = nodes.weights[:, None] - cells.weights.sum(axis=2) > floored[:, None]
@@ -120,13 +120,13 @@ class LevelSums:
             used = [{feature for feature, _ in path} for path in query.nodes]
             open_ = np.array([[feature not in own for feature in query.features] for own in used])
             # every open feature's sets sum to the node's total (strong partition): their mean
-            counted = np.maximum(open_.sum(axis=1), 1)
-            totals = (np.where(open_, each.sum(axis=2), 0.0).sum(axis=1) for each in cells)
-            nodes = FuzzySums(*(total / counted for total in totals))
-            share = nodes.weights / (whole or max(float(nodes.weights.sum()), 1.0))
+            n_open = np.maximum(open_.sum(axis=1), 1)
+            totals = (np.where(open_, values.sum(axis=2), 0.0).sum(axis=1) for values in cells)
+            nodes = FuzzySums(*(total / n_open for total in totals))
+            fraction = nodes.weights / (total_weight or max(float(nodes.weights.sum()), 1.0))
             present = cells.weights > 2 * noise[0]
             hidden = np.zeros_like(present)
-        return cls(cells, nodes, present, share, hidden, noise)
+        return cls(cells, nodes, present, fraction, hidden, noise)
 
     def gains(self, form: str) -> np.ndarray:
         """Return the partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
@@ -138,15 +138,15 @@ class LevelSums:
         weights, linear, squares = self.cells
         kept = np.where(self.present, weights, 0.0)
         total = kept.sum(axis=2)
-        inside = (fuzzy_variance(kept, linear, squares) * kept).sum(axis=2)
+        within = (fuzzy_variance(kept, linear, squares) * kept).sum(axis=2)
         safe = np.where(total > 0, total, 1.0)
         if form == "literal" or self.noise[0] > 0:
             before = fuzzy_variance(*self.nodes)[:, None]
         else:
-            released = (np.where(self.present, each, 0.0).sum(axis=2) for each in self.cells)
+            released = (np.where(self.present, array, 0.0).sum(axis=2) for array in self.cells)
             before = fuzzy_variance(*released)
         spurious = np.where(self.present, self.noise[1] ** 2 / np.where(kept > 0, kept, 1.0), 0.0)
-        gains = before - inside / safe - spurious.sum(axis=2) / safe
+        gains = before - within / safe - spurious.sum(axis=2) / safe
         return np.asarray(np.where(total > 0, gains, -np.inf))
 
 
@@ -159,19 +159,19 @@ def split_level(
     """
     gains = sums.gains(stop.gains)
     opened: list[FuzzyNode] = []
-    most = math.inf if stop.depth is None else stop.depth
+    limit = math.inf if stop.depth is None else stop.depth
     for number, node in enumerate(nodes):
         weight, linear, _ = (float(total[number]) for total in sums.nodes)
         _place(node, weight, linear, node.mean, sums.noise[1])
         used = {feature for feature, _ in node.path}
         allowed = np.array([feature not in used for feature in query.features])
-        if not allowed.any() or len(node.path) >= most or sums.share[number] <= stop.share:
+        if not allowed.any() or len(node.path) >= limit or sums.fraction[number] <= stop.fraction:
             continue
         best = int(np.argmax(np.where(allowed, gains[number], -np.inf)))
         if not gains[number, best] >= stop.gain:
             continue
         _branch(node, query.features[best], sums, (number, best))
-        if allowed.sum() > 1 and len(node.path) + 1 < most:
+        if allowed.sum() > 1 and len(node.path) + 1 < limit:
             opened.extend(node.children.values())
     return opened
 
@@ -179,12 +179,12 @@ def split_level(
 def _branch(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:
     """Add a child for each branch with records, or possibly withheld ones."""
     present, hidden = sums.present[cell], sums.hidden[cell]
-    branches = [each[cell] for each in sums.cells[:2]]
+    branches = [array[cell] for array in sums.cells[:2]]
     withheld = [
-        whole[cell[0]] - each.sum() for whole, each in zip(sums.nodes, branches, strict=False)
+        total[cell[0]] - array.sum() for total, array in zip(sums.nodes, branches, strict=False)
     ]
     for branch in np.flatnonzero(present | hidden):
-        weight, linear = [each[branch] for each in branches] if present[branch] else withheld
+        weight, linear = [array[branch] for array in branches] if present[branch] else withheld
         child = FuzzyNode((*node.path, (feature, int(branch))))
         _place(child, float(weight), float(linear), node.mean, sums.noise[1])
         node.children[int(branch)] = child

@@ -44,8 +44,8 @@ def exact_models(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
     within the grid's resolution are left out.
     """
     weight = np.maximum(gram[:, 0, 0], float(GRID))
-    least = np.clip(_RESOLUTION / weight, SETTINGS.min_eigenvalue, 1.0)
-    inverse = np.linalg.pinv(gram, rcond=least, hermitian=True)
+    cutoff = np.clip(_RESOLUTION / weight, SETTINGS.min_eigenvalue, 1.0)
+    inverse = np.linalg.pinv(gram, rcond=cutoff, hermitian=True)
     return np.asarray(np.einsum("lij,lj->li", inverse, moment))
 
 
@@ -74,9 +74,9 @@ def solve(
         the leaves' models, and the inner nodes' coefficients, shape (inner, width).
     """
     gram, moment = equations
-    below = np.array([[leaf[: len(path)] == path for leaf in leaves.paths] for path in inner.paths])
-    below = below.reshape(len(inner.paths), len(leaves.paths)).astype(float)
-    sums = np.tensordot(below, gram, 1), below @ moment
+    under = np.array([[leaf[: len(path)] == path for leaf in leaves.paths] for path in inner.paths])
+    under = under.reshape(len(inner.paths), len(leaves.paths)).astype(float)
+    sums = np.tensordot(under, gram, 1), under @ moment
     weight = sums[0][:, 0, 0]
     upper = _or_mean(exact_models(*sums), (weight <= 0) | (weight < inner.weights / 2), inner.means)
     index = {path: number for number, path in enumerate(inner.paths)}
@@ -105,5 +105,5 @@ def shrunken_mean(
 
     The least-squares shrinkage has weight s^2 / (W^2 + s^2) on the prior.
     """
-    away, total = (linear - prior * weight) * weight, weight**2 + noise**2
-    return np.asarray(np.clip(prior + away / np.where(total > 0, total, 1.0), -0.5, 0.5))
+    shift, total = (linear - prior * weight) * weight, weight**2 + noise**2
+    return np.asarray(np.clip(prior + shift / np.where(total > 0, total, 1.0), -0.5, 0.5))

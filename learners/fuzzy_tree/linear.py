@@ -50,18 +50,18 @@ class Moments(FuzzyQuery):
         width = self.coordinates.width
         total = np.zeros((width, width))
         for piece in pieces(len(view.table), width):
-            cut = self._cut(view, piece)
-            total += cut.T @ cut
+            units = self._cut(view, piece)
+            total += units.T @ units
         return {"moments": total}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """Return each record's z z'."""
-        cut = self._cut(view)
-        return {"moments": cut[:, :, None] * cut[:, None, :]}
+        units = self._cut(view)
+        return {"moments": units[:, :, None] * units[:, None, :]}
 
     def _cut(self, view: View, piece: slice = slice(None)) -> np.ndarray:
-        held, _ = self.coordinates.held(self._prepare(view).unit(piece))
-        return on_grid(held, _HALF)
+        clipped, _ = self.coordinates.clipped(self._prepare(view).unit(piece))
+        return on_grid(clipped, _HALF)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +99,11 @@ class Residuals(FuzzyQuery):
         """Add up node by node, a block of records at a time."""
         width = self.coordinates.width
         sums = np.zeros((len(self.nodes), width))
-        for records, reached in blocks(self._prepare(view).memberships, self.nodes, width):
+        for records, active in blocks(self._prepare(view).memberships, self.nodes, width):
             along = self._along(view, slice(records.start, records.stop))
-            for total, node in zip(sums, reached, strict=True):
-                own = node.weight[:, None] * along[node.rows - records.start]
-                total += on_grid(own).sum(axis=0)
+            for total, node in zip(sums, active, strict=True):
+                terms = node.weight[:, None] * along[node.rows - records.start]
+                total += on_grid(terms).sum(axis=0)
         return {"residuals": sums}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
@@ -115,10 +115,10 @@ class Residuals(FuzzyQuery):
         """Return r z of records, shape (records, F + 1)."""
         prepared = self._prepare(view)
         unit = prepared.unit(piece)
-        held, shrunk = self.coordinates.held(unit)
-        rest = prepared.target[piece] - self.coordinates.predicted(unit, self.model)
-        cut = np.clip(rest, -self.clip, self.clip) * shrunk
-        return np.asarray(cut[:, None] * held)
+        z, factor = self.coordinates.clipped(unit)
+        residual = prepared.target[piece] - self.coordinates.predicted(unit, self.model)
+        scaled = np.clip(residual, -self.clip, self.clip) * factor
+        return np.asarray(scaled[:, None] * z)
 
 
 # --- coordinates in which a linear model is learned from noisy sums, in the unit ball
@@ -163,8 +163,8 @@ class Coordinates:
     @classmethod
     def public(cls, features: tuple[int, ...]) -> Coordinates:
         """Return initial coordinates, for uniform features."""
-        even = np.full(len(features), EVEN)
-        return cls.about(features, np.zeros(len(features)), even**-0.5, even)
+        variances = np.full(len(features), EVEN)
+        return cls.about(features, np.zeros(len(features)), variances**-0.5, variances)
 
     @property
     def width(self) -> int:
@@ -184,8 +184,8 @@ class Coordinates:
 
     def of(self, unit: np.ndarray) -> np.ndarray:
         """Return the coordinates of scaled records, shape (records, F + 1)."""
-        moved = (unit[:, list(self.features)] - 0.5 - self.centre) * self.scale
-        return np.column_stack([np.full(len(moved), self.lead), moved])
+        scaled = (unit[:, list(self.features)] - 0.5 - self.centre) * self.scale
+        return np.column_stack([np.full(len(scaled), self.lead), scaled])
 
     def predicted(self, unit: np.ndarray, model: np.ndarray) -> np.ndarray:
         """Return a linear model's predictions, shape (records,), bitwise independent of other records."""
@@ -194,13 +194,13 @@ class Coordinates:
             total += term * weight
         return total
 
-    def held(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def clipped(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coordinates clipped to the unit ball, and records' factors, bitwise independent of other records."""
         z, squares = self.of(unit), np.zeros(len(unit))
         for column in z.T:
             squares += column**2
-        shrunk = np.minimum(1.0, _BELOW_ONE / np.maximum(np.sqrt(squares), 2.0**-40))
-        return z * shrunk[:, None], shrunk
+        factor = np.minimum(1.0, _BELOW_ONE / np.maximum(np.sqrt(squares), 2.0**-40))
+        return z * factor[:, None], factor
 
     def into(self, other: Coordinates) -> np.ndarray:
         """Return the matrix from these coordinates to others of the same features."""

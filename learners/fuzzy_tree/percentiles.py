@@ -49,11 +49,11 @@ class Histograms:
     def from_answer(cls, answer: Answer, edges: np.ndarray) -> Histograms:
         """Build from a round's counts of the features and, last, of the target; zeros if withheld."""
         counts, noise = answer.total("counts"), answer.deviation("counts")
-        target, spread = np.zeros(counts.shape[1]), 0.0
+        target, target_std = np.zeros(counts.shape[1]), 0.0
         if "target" in answer:
-            target, spread = answer.total("target"), answer.deviation("target")
-        each = np.append(np.full(len(counts), noise), spread)
-        return cls(np.vstack([counts, target]), edges, each)
+            target, target_std = answer.total("target"), answer.deviation("target")
+        stds = np.append(np.full(len(counts), noise), target_std)
+        return cls(np.vstack([counts, target]), edges, stds)
 
     def percentiles(self) -> tuple[np.ndarray, np.ndarray]:
         """Return both percentiles of each feature, linear within bins, shape (features,) each."""
@@ -84,42 +84,42 @@ class Histograms:
         total = counts.sum()
         if total <= 0:
             return bounds
-        low = _reach(counts, edges, self.ends[0] * total)
-        high = -_reach(counts[::-1], -edges[::-1], (1 - self.ends[1]) * total)
+        low = _inverse_cdf(counts, edges, self.ends[0] * total)
+        high = -_inverse_cdf(counts[::-1], -edges[::-1], (1 - self.ends[1]) * total)
         return (low, high) if low <= high else bounds
 
-    def fine(self, whole: np.ndarray) -> np.ndarray:
+    def fine(self, integer: np.ndarray) -> np.ndarray:
         """Return which columns' percentile bins are narrow for their distance; `whole` marks integers, target last."""
-        beside = np.append(np.full(len(whole) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
-        rows = zip(self.edges, *self.percentiles(), self.counts, beside, whole, strict=True)
+        limits = np.append(np.full(len(integer) - 1, SETTINGS.feature_bin), SETTINGS.target_bin)
+        rows = zip(self.edges, *self.percentiles(), self.counts, limits, integer, strict=True)
         return np.array(
             [
-                not counts.any() or _fine(edges, low, high, share, number)
-                for edges, low, high, counts, share, number in rows
+                not counts.any() or _fine(edges, low, high, tolerance, number)
+                for edges, low, high, counts, tolerance, number in rows
             ]
         )
 
-    def noisy(self, place: int) -> bool:
+    def noisy(self, column: int) -> bool:
         """Whether the noise of a mean over all bins is noticeable relative to the column's variance."""
-        width = float(self.edges[place, -1] - self.edges[place, 0])
-        mean = width * float(self.noise[place]) / max(float(self._totals[place]), 1.0)
-        return bool(mean**2 > SETTINGS.shown_variance * self.moments()[1][place])
+        width = float(self.edges[column, -1] - self.edges[column, 0])
+        mean = width * float(self.noise[column]) / max(float(self._totals[column]), 1.0)
+        return bool(mean**2 > SETTINGS.shown_variance * self.moments()[1][column])
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each feature's mean and variance, from its bins' midpoints, shape (features,) each."""
         middles, widths = (self.edges[:, 1:] + self.edges[:, :-1]) / 2, np.diff(self.edges, axis=1)
         fractions = self.likely / np.maximum(self.likely.sum(axis=1), 1e-9)[:, None]
         means = (fractions * middles).sum(axis=1)
-        away = (middles - means[:, None]) ** 2 + widths**2 / 12
-        return means, (fractions * away).sum(axis=1)
+        squares = (middles - means[:, None]) ** 2 + widths**2 / 12
+        return means, (fractions * squares).sum(axis=1)
 
     def with_former(self, former: Histograms) -> Histograms:
         """Return these counts combined with earlier rounds' by precision, for equal bins."""
         same = (self.edges == former.edges).all(axis=1)
-        whole = self.noise**2 + former.noise**2
-        share = np.where(same & (whole > 0), self.noise**2 / np.where(whole > 0, whole, 1.0), 0.0)
-        counts = self.counts + share[:, None] * (former.counts - self.counts)
-        return replace(self, counts=counts, noise=np.sqrt(1 - share) * self.noise)
+        total = self.noise**2 + former.noise**2
+        gain = np.where(same & (total > 0), self.noise**2 / np.where(total > 0, total, 1.0), 0.0)
+        counts = self.counts + gain[:, None] * (former.counts - self.counts)
+        return replace(self, counts=counts, noise=np.sqrt(1 - gain) * self.noise)
 
     def refined(self) -> np.ndarray:
         """Return edges of as many bins for the next round, most of them about the two percentiles.
@@ -130,23 +130,23 @@ class Histograms:
         return np.array([*map(divide, self.edges, *self.percentiles())])
 
 
-def _fine(edges: np.ndarray, low: float, high: float, share: float, whole: bool) -> bool:
+def _fine(edges: np.ndarray, low: float, high: float, tolerance: float, integer: bool) -> bool:
     """Whether two values' bins are narrow or have a single number, or the values are edges themselves."""
-    narrow = max(share * (high - low), 1.0 if whole else 0.0)
-    for end, place in zip((low, high), _bins_of(edges, low, high), strict=True):
-        same = _RESOLUTION * max(abs(edges[place]), abs(edges[place + 1]))
+    narrow = max(tolerance * (high - low), 1.0 if integer else 0.0)
+    for end, index in zip((low, high), _bins_of(edges, low, high), strict=True):
+        same = _RESOLUTION * max(abs(edges[index]), abs(edges[index + 1]))
         on_edge = np.abs(edges - end).min() <= same
-        if not on_edge and edges[place + 1] - edges[place] > max(narrow, same):
+        if not on_edge and edges[index + 1] - edges[index] > max(narrow, same):
             return False
     return True
 
 
-def _reach(counts: np.ndarray, edges: np.ndarray, share: float) -> float:
+def _inverse_cdf(counts: np.ndarray, edges: np.ndarray, level: float) -> float:
     """Return the value at which the cumulative count reaches a fraction."""
-    reached = np.cumsum(counts)
-    last = min(int(np.searchsorted(reached, share)), len(counts) - 1)
-    before = reached[last] - counts[last]
-    inside = (share - before) / counts[last] if counts[last] > 0 else 1.0
+    cumulative = np.cumsum(counts)
+    last = min(int(np.searchsorted(cumulative, level)), len(counts) - 1)
+    before = cumulative[last] - counts[last]
+    inside = (level - before) / counts[last] if counts[last] > 0 else 1.0
     return float(edges[last] + min(inside, 1.0) * (edges[last + 1] - edges[last]))
 
 
@@ -154,8 +154,8 @@ def _bins_of(edges: np.ndarray, low: float, high: float) -> tuple[int, int]:
     """Return the bins of two values; a value on an edge is in the bin towards the other."""
     below = int(np.searchsorted(edges, low, side="right")) - 1
     above = int(np.searchsorted(edges, high, side="left")) - 1
-    places = np.clip([below, above], 0, len(edges) - 2)
-    return int(places.min()), int(places.max())
+    bins = np.clip([below, above], 0, len(edges) - 2)
+    return int(bins.min()), int(bins.max())
 
 
 def _closer(edges: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -231,23 +231,23 @@ class ScalingBounds:
         """Refine histograms in rounds by `ask`, of clients that offer answers; else keep the public bounds."""
         low, high = np.array(self._bounds).T
         edges = np.linspace(low, high, bins + 1, axis=1)
-        asked, former = Scaling(bins), None
-        whole = np.array([column.kind != "number" for column in self.schema.columns])
+        query, former = Scaling(bins), None
+        integer = np.array([column.kind != "number" for column in self.schema.columns])
         for number in range(1, most_rounds(bins) + 1):
-            answer = ask(asked)
+            answer = ask(query)
             if "counts" not in answer:
                 break
-            counted = Histograms.from_answer(answer, edges)
-            if noisy := bool(counted.noise.any()):
-                counted = counted if former is None else counted.with_former(former)
-                self._take_noisy(counted)
+            current = Histograms.from_answer(answer, edges)
+            if noisy := bool(current.noise.any()):
+                current = current if former is None else current.with_former(former)
+                self._take_noisy(current)
             else:
-                self._take(*counted.percentiles())
-            fine = counted.fine(whole) & (number >= rounds(bins)) & (not noisy)
+                self._take(*current.percentiles())
+            fine = current.fine(integer) & (number >= rounds(bins)) & (not noisy)
             if fine.all() or (noisy and number == SETTINGS.noisy_rounds):
                 return
-            former, edges = counted, np.where(fine[:, None], counted.edges, counted.refined())
-            asked = Scaling(bins, tuple(map(tuple, edges.tolist())))
+            former, edges = current, np.where(fine[:, None], current.edges, current.refined())
+            query = Scaling(bins, tuple(map(tuple, edges.tolist())))
 
     def _take(self, lower: np.ndarray, upper: np.ndarray) -> None:
         """Set exact percentiles; for the target, only a far narrower interval.
@@ -260,16 +260,16 @@ class ScalingBounds:
         share, room = SETTINGS.exact_narrow_target, SETTINGS.exact_margin_target
         self.target = widened(*ends, bounds=bounds, share=share, room=room)
 
-    def _take_noisy(self, counted: Histograms) -> None:
+    def _take_noisy(self, histograms: Histograms) -> None:
         """Set a noisy round's percentiles, only for intervals far narrower than the bounds."""
         features, bounds = len(self.lower), self._bounds
         fractions = [SETTINGS.narrow] * features + [SETTINGS.narrow_target]
-        columns = zip(*counted.percentiles(), bounds, fractions, strict=True)
-        ends = [widened(float(a), float(b), bounds=both, share=f) for a, b, both, f in columns]
-        if not counted.noisy(features):  # clipping beyond the ends would gain nothing
+        columns = zip(*histograms.percentiles(), bounds, fractions, strict=True)
+        ends = [widened(float(a), float(b), bounds=public, share=f) for a, b, public, f in columns]
+        if not histograms.noisy(features):  # clipping beyond the ends would gain nothing
             ends[-1] = ()
-        taken = [narrow or both for narrow, both in zip(ends, bounds, strict=True)]
-        self.lower, self.upper = np.array(taken[:features], float).reshape(-1, 2).T.copy()
+        intervals = [narrow or public for narrow, public in zip(ends, bounds, strict=True)]
+        self.lower, self.upper = np.array(intervals[:features], float).reshape(-1, 2).T.copy()
         self.target = ends[-1]
-        low, high = taken[-1]
-        self.usual = float(counted.moments()[1][-1]) / (high - low) ** 2
+        low, high = intervals[-1]
+        self.usual = float(histograms.moments()[1][-1]) / (high - low) ** 2

@@ -34,30 +34,30 @@ def published(strict: bool) -> Policy:
 def private(budget: Budget, levels: int, scaled: bool) -> Policy:
     """Return a policy with Gaussian noise; no counts and activations, nor percentiles unless `scaled`."""
     rho = largest_rho(budget.epsilon, budget.delta)
-    shares: dict[str, list[tuple[tuple[str, ...], Fraction, int]]] = {}
+    plan: dict[str, list[tuple[tuple[str, ...], Fraction, int]]] = {}
     if scaled:
-        shares[Scaling.kind] = [
+        plan[Scaling.kind] = [
             (("counts",), SETTINGS.feature_fraction, SETTINGS.noisy_rounds),
             (("target",), SETTINGS.target_fraction, SETTINGS.noisy_rounds),
         ]
     times = max(levels, 1)
-    shares[Level.kind] = [((name,), share / times, times) for name, share in ROOT.items()]
+    plan[Level.kind] = [((name,), fraction / times, times) for name, fraction in ROOT.items()]
     if levels:
-        shares[Level.kind].append(
+        plan[Level.kind].append(
             (("weights", "linear", "squares"), SETTINGS.set_fraction / times, times)
         )
-    left = 1 - sum(share * times for each in shares.values() for _, share, times in each)
-    second = left * SETTINGS.moment_fraction
-    for kind, share, times in (
+    rest = 1 - sum(fraction * times for rows in plan.values() for _, fraction, times in rows)
+    second = rest * SETTINGS.moment_fraction
+    for kind, fraction, times in (
         (Moments.kind, second, SETTINGS.moment_rounds),
-        (Residuals.kind, left - second, SETTINGS.residual_rounds),
+        (Residuals.kind, rest - second, SETTINGS.residual_rounds),
     ):
-        shares[kind] = [(("*",), share / times, times)]
+        plan[kind] = [(("*",), fraction / times, times)]
     guards = {
         kind: tuple(
-            Guard.of("gaussian", *parts, spend=rho * share, times=times)
-            for parts, share, times in each
+            Guard.of("gaussian", *parts, spend=rho * fraction, times=times)
+            for parts, fraction, times in rows
         )
-        for kind, each in shares.items()
+        for kind, rows in plan.items()
     }
     return Policy(guards, accountant="zcdp", budget=budget, name="private")

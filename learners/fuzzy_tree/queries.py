@@ -22,7 +22,7 @@ from privfed.learners.fuzzy_tree.sums import (
     level_sums,
     node_terms,
     revealing,
-    silence,
+    suppression,
 )
 from privfed.questions.cells import Path, check_paths
 from privfed.questions.part import GRID, Bound, Part, PartType, Sensitivity, on_grid
@@ -60,7 +60,7 @@ class Scaling(Query):
     def _check_edges(self, columns: int) -> None:
         if not self.edges:
             return
-        if len(self.edges) != columns or {len(own) for own in self.edges} != {self.bins + 1}:
+        if len(self.edges) != columns or {len(row) for row in self.edges} != {self.bins + 1}:
             raise QueryError("malformed", "each column needs one edge more than bins")
         edges = np.array(self.edges)
         if not np.isfinite(edges).all() or (np.diff(edges, axis=1) < 0).any():
@@ -83,17 +83,17 @@ class Scaling(Query):
 
     def _bins(self, view: View, piece: slice = slice(None)) -> np.ndarray:
         """Return each value's bin, shape (records, columns), the target's last."""
-        x, schema = view.table.x[piece], view.schema
+        X, schema = view.table.x[piece], view.schema
         low, high = schema.lower, schema.upper
         if _numeric(schema):
             assert schema.target is not None
-            x = np.column_stack([x, view.table.target[piece]])
+            X = np.column_stack([X, view.table.target[piece]])
             ends = zip((low, high), schema.target.bounds, strict=True)
             low, high = (np.append(features, target) for features, target in ends)
         if not self.edges:
-            unit = to_unit(x, low, high)
+            unit = to_unit(X, low, high)
             return np.minimum((unit * self.bins).astype(np.int64), self.bins - 1)
-        columns = zip(np.array(self.edges), x.T, strict=True)
+        columns = zip(np.array(self.edges), X.T, strict=True)
         bins = [np.searchsorted(edges, values, side="right") - 1 for edges, values in columns]
         return np.asarray(np.clip(np.column_stack(bins), 0, self.bins - 1), np.int64)
 
@@ -133,11 +133,11 @@ class FuzzyQuery(Query):
                 raise QueryError("malformed", "scaling needs one bound for each feature")
         if not np.isfinite([self.lower, self.upper, self.upper - self.lower]).all():
             raise QueryError("malformed", "scaling needs finite bounds and widths")
-        wide = not self.target or (len(self.target) == 2 and self.target[0] < self.target[1])
-        if not wide or not np.isfinite(self.target).all():
+        valid = not self.target or (len(self.target) == 2 and self.target[0] < self.target[1])
+        if not valid or not np.isfinite(self.target).all():
             raise QueryError("malformed", "the target's interval needs two finite ends, rising")
-        own = self.partition
-        if own and (len(own) != features or min(own) < 2 or max(own) > self.sets):
+        sets = self.partition
+        if sets and (len(sets) != features or min(sets) < 2 or max(sets) > self.sets):
             raise QueryError("malformed", "each feature needs from two to the most sets")
         check_paths(self.nodes, features, self.sets)
 
@@ -163,12 +163,12 @@ class FuzzyQuery(Query):
         A block's activations (:data:`.ACTIVATIONS`, or one record's) take 40 bytes each while paired, a node's own
         arrays 1 KiB, and strict suppression, for every branch of every split, 64 bytes per cell.
         """
-        reach, known = reached_nodes(self.nodes)
-        branches = (known + 1) * self.sets * len(self.lower) * self.sets
-        return 2**26 + 40 * max(ACTIVATIONS, reach) + 1024 * known + 64 * branches + 48 * cells
+        nodes, total = reached_nodes(self.nodes)
+        branches = (total + 1) * self.sets * len(self.lower) * self.sets
+        return 2**26 + 40 * max(ACTIVATIONS, nodes) + 1024 * total + 64 * branches + 48 * cells
 
-    def _silence(self, view: View) -> ComplementarySuppression:
-        return silence(self._prepare(view).memberships, self.nodes, self.sets)
+    def _suppression(self, view: View) -> ComplementarySuppression:
+        return suppression(self._prepare(view).memberships, self.nodes, self.sets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,16 +196,16 @@ class Level(FuzzyQuery):
         """Return sums and counts by (node, feature, set), and by node."""
         self._check(schema)
         self._check_features(schema)
-        wide = len(self.features)
+        n_features = len(self.features)
         depth = max(len(path) for path in self.nodes)
-        reach = min(2**depth, len(self.nodes))
-        cells = (len(self.nodes), wide, self.sets)
+        max_nodes = min(2**depth, len(self.nodes))
+        cells = (len(self.nodes), n_features, self.sets)
         return {
-            **_sums("", ("node", "feature", "set"), cells, wide),
-            "counts": _counts(("node", "feature", "set"), cells, 2 * wide * reach),
+            **_sums("", ("node", "feature", "set"), cells, n_features),
+            "counts": _counts(("node", "feature", "set"), cells, 2 * n_features * max_nodes),
             **_sums("node_", ("node",), cells[:1], 1),
-            "node_counts": _counts(("node",), cells[:1], reach),
-            "node_strong": _counts(("node",), cells[:1], reach),
+            "node_counts": _counts(("node",), cells[:1], max_nodes),
+            "node_strong": _counts(("node",), cells[:1], max_nodes),
             "records": _counts((), (), 1),
         }
 
@@ -226,14 +226,14 @@ class Level(FuzzyQuery):
     def reveals(
         self, exact: Mapping[str, np.ndarray], view: View, strict: bool = False
     ) -> Mapping[str, np.ndarray]:
-        """Mask by the paper's three conditions (Algorithm 1); if strict, also against subtraction (:func:`silence`)."""
+        """Mask by the paper's three conditions (Algorithm 1); if strict, also against subtraction (:func:`suppression`)."""
         parts, root = ("weights", "linear", "squares", "counts"), [not path for path in self.nodes]
         cells = revealing(exact["weights"], exact["counts"], root, strict)
         if not strict:
             return dict.fromkeys(parts, cells)
-        closed = self._silence(view)
-        nodes = np.asarray(closed.nodes | few(exact["node_counts"]))
-        withheld = closed.features[:, list(self.features)] | nodes[:, None]
+        suppressed = self._suppression(view)
+        nodes = np.asarray(suppressed.nodes | few(exact["node_counts"]))
+        withheld = suppressed.features[:, list(self.features)] | nodes[:, None]
         by_cell = dict.fromkeys(parts, np.broadcast_to(withheld[:, :, None], cells.shape))
         by_node = dict.fromkeys((f"node_{name}" for name in (*parts, "strong")), nodes)
         return {**by_cell, **by_node, "records": np.asarray(few(exact["records"]))}
@@ -291,10 +291,10 @@ class Leaves(FuzzyQuery):
             return {}
         width = exact["moment"].shape[1]
         counts = level_sums(self._prepare(view), self.nodes)["node_counts"]
-        silent = self._silence(view).leaves | ((counts > 0) & (counts <= max(2, width)))
+        suppressed = self._suppression(view).leaves | ((counts > 0) & (counts <= max(2, width)))
         return {
-            "gram": np.broadcast_to(silent[:, None, None], exact["gram"].shape),
-            "moment": np.broadcast_to(silent[:, None], exact["moment"].shape),
+            "gram": np.broadcast_to(suppressed[:, None, None], exact["gram"].shape),
+            "moment": np.broadcast_to(suppressed[:, None], exact["moment"].shape),
         }
 
 
@@ -311,11 +311,11 @@ class Activations(FuzzyQuery):
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """Return ``weights`` and ``counts`` by leaf."""
         self._check(schema)
-        reach = min(2 ** max(len(path) for path in self.nodes), len(self.nodes))
+        max_nodes = min(2 ** max(len(path) for path in self.nodes), len(self.nodes))
         shape = (len(self.nodes),)
         return {
             "weights": Part(PartType.SUMS, ("leaf",), shape, Sensitivity.of(_UNIT), GRID),
-            "counts": _counts(("leaf",), shape, reach),
+            "counts": _counts(("leaf",), shape, max_nodes),
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
@@ -334,24 +334,24 @@ class Activations(FuzzyQuery):
         """Mask nothing, as in the paper; if strict, small and suppressed leaves."""
         if not strict:
             return {}
-        silent = self._silence(view).nodes | few(exact["counts"])
-        return {"weights": silent, "counts": silent}
+        suppressed = self._suppression(view).nodes | few(exact["counts"])
+        return {"weights": suppressed, "counts": suppressed}
 
 
 # --- sensitivities ---------------------------------------------------------------------------------
 
 
-def _sums(prefix: str, axes: tuple[str, ...], shape: tuple[int, ...], wide: int) -> dict[str, Part]:
+def _sums(prefix: str, axes: tuple[str, ...], shape: tuple[int, ...], size: int) -> dict[str, Part]:
     """Return WS, WLS and WSS with L1 F', F'/2, F'/4 and squared L2 F', F'/4, F'/16, in grid units."""
     parts = {}
     for name, half in (("weights", 0), ("linear", 1), ("squares", 2)):
-        sensitivity = Sensitivity.of(wide * _UNIT >> half, wide * _UNIT**2 >> 2 * half)
+        sensitivity = Sensitivity.of(size * _UNIT >> half, size * _UNIT**2 >> 2 * half)
         parts[prefix + name] = Part(PartType.SUMS, axes, shape, sensitivity, GRID)
     return parts
 
 
-def _counts(axes: tuple[str, ...], shape: tuple[int, ...], reach: int) -> Part:
+def _counts(axes: tuple[str, ...], shape: tuple[int, ...], limit: int) -> Part:
     """Return counts of which one record changes at most ``reach`` by one each."""
-    bound = Bound(reach, reach)
-    sensitivity = Sensitivity(bound, replace_one=Bound(2 * reach, 2 * reach))
+    bound = Bound(limit, limit)
+    sensitivity = Sensitivity(bound, replace_one=Bound(2 * limit, 2 * limit))
     return Part(PartType.COUNTS, axes, shape, sensitivity)

@@ -41,7 +41,7 @@ class ModelRounds:
         self.coordinates = Coordinates.public(self.features)
         self.model = self._constant
         self._design: SecondMoments | None = None
-        self._told: list[ResidualSums] = []
+        self._rounds: list[ResidualSums] = []
         self._departure: float | None = None
         self._noise = math.inf
 
@@ -76,98 +76,98 @@ class ModelRounds:
         """
         for number in range(SETTINGS.moment_rounds):
             if number:
-                self._look_closer()
+                self._recentre()
             answer = self.ask_moments(self.coordinates)
             if answer is None:
                 break
             noise, lead = answer.deviation("moments"), self.coordinates.lead
-            self._see(SecondMoments.from_sums(answer.total("moments"), noise, self.count, lead))
+            self._combine(SecondMoments.from_sums(answer.total("moments"), noise, self.count, lead))
             self._step()
         if self._design is None:
             return None
         for _ in range(SETTINGS.residual_rounds - SETTINGS.moment_rounds - 1):
             self._step()
-        found = None
+        effects = None
         if len(leaves) > 1 and self._pays(len(leaves)):
-            found = self._leaves(leaves, weights)
+            effects = self._leaves(leaves, weights)
         else:
             self._step()
-        self.model = self._without_still(self.model)
-        return found
+        self.model = self._without_flat(self.model)
+        return effects
 
     # --- the design --------------------------------------------------------------------------------
 
-    def _see(self, told: SecondMoments) -> None:
+    def _combine(self, moments: SecondMoments) -> None:
         """Combine moments; rescale earlier residuals if records' weights changed."""
-        ratio = told.count.records / self.count.records
-        self._told = [
-            replace(own, sums=ratio * own.sums, noise=ratio**2 * own.noise) for own in self._told
+        ratio = moments.count.records / self.count.records
+        self._rounds = [
+            replace(r, sums=ratio * r.sums, noise=ratio**2 * r.noise) for r in self._rounds
         ]
-        self.count = told.count
-        self._design = told if self._design is None else self._design.joined(told)
+        self.count = moments.count
+        self._design = moments if self._design is None else self._design.joined(moments)
 
     @property
     def _shape(self) -> DesignEstimate:
         assert self._design is not None
         return DesignEstimate.from_moments(self._design, self.coordinates.lead)
 
-    def _look_closer(self) -> None:
+    def _recentre(self) -> None:
         """Set coordinates about the means, with features scaled by their importance."""
         if self._design is None or not self.features:
             return
-        shape, former = self._shape, self.coordinates
+        shape, previous = self._shape, self.coordinates
         variances = self._variances(shape)
         weight = np.abs(self.model[1:]) * np.sqrt(variances)
-        share = weight / max(float(weight.mean()), 1e-12)
-        stretch = (SETTINGS.even_stretch + (1 - SETTINGS.even_stretch) * share) / np.sqrt(variances)
-        centre = former.centre + shape.means / former.scale
+        ratio = weight / max(float(weight.mean()), 1e-12)
+        stretch = (SETTINGS.even_stretch + (1 - SETTINGS.even_stretch) * ratio) / np.sqrt(variances)
+        centre = previous.centre + shape.means / previous.scale
         self.coordinates = Coordinates.about(
-            self.features, centre, stretch * former.scale, variances / former.scale**2
+            self.features, centre, stretch * previous.scale, variances / previous.scale**2
         )
-        self._move(former, former.into(self.coordinates))
+        self._move(previous, previous.into(self.coordinates))
 
     def _variances(self, shape: DesignEstimate) -> np.ndarray:
         """Return features' variances, shrunk towards their mean as far as noise may explain differences."""
         assert self._design is not None
-        told = np.diag(self._design.moments)[1:] - shape.means**2
+        observed = np.diag(self._design.moments)[1:] - shape.means**2
         noise = np.diag(self._design.variances)[1:]
-        mean = max(float(told.mean()), math.sqrt(float(noise.mean()) / len(told)), 1e-6)
-        spread = max(float(((told - mean) ** 2 - noise).mean()), 0.0)
-        drawn = mean + spread / (spread + noise + 1e-18) * (told - mean)
+        mean = max(float(observed.mean()), math.sqrt(float(noise.mean()) / len(observed)), 1e-6)
+        excess = max(float(((observed - mean) ** 2 - noise).mean()), 0.0)
+        shrunk = mean + excess / (excess + noise + 1e-18) * (observed - mean)
         ratio = SETTINGS.max_variance_ratio
-        return np.asarray(np.clip(drawn, mean / ratio, mean * ratio))
+        return np.asarray(np.clip(shrunk, mean / ratio, mean * ratio))
 
-    def _without_still(self, models: np.ndarray) -> np.ndarray:
+    def _without_flat(self, models: np.ndarray) -> np.ndarray:
         """Return models, shape (..., width), without slopes of nearly constant features.
 
         Their variance is within its noise, though a tenth of the features' mean variance would not be: their slopes
         belong to the level. Coordinates are about the means, where predictions are unchanged.
         """
         assert self._design is not None
-        told = np.diag(self._design.moments)[1:] - self._shape.means**2
+        observed = np.diag(self._design.moments)[1:] - self._shape.means**2
         noise = 2 * np.sqrt(np.diag(self._design.variances)[1:])
-        still = (told <= noise) & (told + noise <= SETTINGS.still_variance * told.mean())
-        return np.where(np.append(False, still), 0.0, models)
+        flat = (observed <= noise) & (observed + noise <= SETTINGS.still_variance * observed.mean())
+        return np.where(np.append(False, flat), 0.0, models)
 
-    def _move(self, former: Coordinates, matrix: np.ndarray) -> None:
+    def _move(self, previous: Coordinates, matrix: np.ndarray) -> None:
         """Transform the state to the new coordinates."""
         assert self._design is not None
         self._design = self._design.moved(matrix)
         self.model = np.linalg.solve(matrix.T, self.model)
-        self._told = [
-            replace(own, sums=matrix @ own.sums, noise=matrix @ own.noise @ matrix.T)
-            for own in self._told
+        self._rounds = [
+            replace(r, sums=matrix @ r.sums, noise=matrix @ r.noise @ matrix.T)
+            for r in self._rounds
         ]
         if self._departure is not None:
-            ratio = former.scale / self.coordinates.scale
+            ratio = previous.scale / self.coordinates.scale
             self._departure *= float(np.mean(ratio**2))
 
     def learn_from(self, gram: np.ndarray, moment: np.ndarray, noise: tuple[float, float]) -> None:
         """Learn from one round, if clients offer no more: X'X and X'y in (1, u - 1/2), and their noise stds."""
-        still = np.zeros(len(self.features))
-        self.coordinates = Coordinates(self.features, still, still + 1, 1.0)
+        zeros = np.zeros(len(self.features))
+        self.coordinates = Coordinates(self.features, zeros, zeros + 1, 1.0)
         self.model = self._constant
-        self._see(SecondMoments.from_sums(gram, noise[0], self.count, 1.0))
+        self._combine(SecondMoments.from_sums(gram, noise[0], self.count, 1.0))
         self._learn(moment - self._shape.gram @ self.model, noise[1])
 
     # --- the model ---------------------------------------------------------------------------------
@@ -180,15 +180,15 @@ class ModelRounds:
         return model
 
     @property
-    def _left(self) -> float:
+    def _residual_var(self) -> float:
         """Return the variance of the residuals at the model so far."""
         explained = self._shape.explained(self.model) if self._design is not None else 0.0
-        whole = self.target.variance
-        return max(whole - SETTINGS.explained_trust * explained, SETTINGS.min_unexplained * whole)
+        total = self.target.variance
+        return max(total - SETTINGS.explained_trust * explained, SETTINGS.min_unexplained * total)
 
     def _clip(self) -> float:
-        limit = max(SETTINGS.min_clip, SETTINGS.clip * math.sqrt(self._left))
-        return min(1.0 if self._told else 0.5 + abs(self.target.mean), limit)
+        limit = max(SETTINGS.min_clip, SETTINGS.clip * math.sqrt(self._residual_var))
+        return min(1.0 if self._rounds else 0.5 + abs(self.target.mean), limit)
 
     def _step(self) -> None:
         """Query residuals of all records at the model so far, and update the model."""
@@ -202,41 +202,41 @@ class ModelRounds:
     def _learn(self, residuals: np.ndarray, noise: float) -> None:
         shape = self._shape
         sums = residuals + shape.gram @ (self.model - self._constant)
-        self._told.append(ResidualSums(sums, noise**2 * np.eye(len(sums)), self._departure))
-        away, self._departure = departures(shape, self._told, self.target, self._left)
-        self.model = self._constant + away
+        self._rounds.append(ResidualSums(sums, noise**2 * np.eye(len(sums)), self._departure))
+        shift, self._departure = departures(shape, self._rounds, self.target, self._residual_var)
+        self.model = self._constant + shift
 
     # --- leaves ------------------------------------------------------------------------------------
 
     def _pays(self, leaves: int) -> bool:
         """Whether residuals by leaf would exceed their noise, as it was so far."""
-        least = SETTINGS.records_per_noise * self._noise * self.coordinates.width
-        return self.count.records / leaves > least
+        required = SETTINGS.records_per_noise * self._noise * self.coordinates.width
+        return self.count.records / leaves > required
 
     def _leaves(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
         """Return leaf effects if they are probable, else None."""
         answer = self.ask_residuals(leaves, self.coordinates, self.model, self._clip())
         if answer is None:
             return None
-        known = np.maximum(weights, weights.sum() / len(leaves) / 50)
-        records = known * self._shape.count / known.sum()
+        floored = np.maximum(weights, weights.sum() / len(leaves) / 50)
+        records = floored * self._shape.count / floored.sum()
         sums, noise = answer.total("residuals"), answer.deviation("residuals") ** 2
-        target = replace(self.target, variance=self._left)
+        target = replace(self.target, variance=self._residual_var)
         shapes = [self._within(path) for path in leaves]
-        away, likely = leaf_random_effects(self._shape, sums, records, noise, target, shapes)
+        effects, p = leaf_random_effects(self._shape, sums, records, noise, target, shapes)
         return (
-            self.coordinates.plain(self._without_still(away))
-            if likely > SETTINGS.min_leaf_probability
+            self.coordinates.plain(self._without_flat(effects))
+            if p > SETTINGS.min_leaf_probability
             else None
         )
 
     def _within(self, path: Path) -> DesignEstimate:
         """Return the design within a leaf's sets: a triangle has variance h^2 / 6, a category's set none."""
-        at = [(self.features.index(f), *self.sets[f], k) for f, k in path if f in self.features]
-        if not at:
+        steps = [(self.features.index(f), *self.sets[f], k) for f, k in path if f in self.features]
+        if not steps:
             return self._shape
-        places, counts, exact, branches = (np.array(each) for each in zip(*at, strict=True))
-        centre, scale = self.coordinates.centre[places], self.coordinates.scale[places]
+        index, counts, exact, branches = (np.array(column) for column in zip(*steps, strict=True))
+        centre, scale = self.coordinates.centre[index], self.coordinates.scale[index]
         peaks = (branches / (counts - 1) - 0.5 - centre) * scale
         widths = np.where(exact, 0.0, scale / (counts - 1))
-        return self._shape.within(places.tolist(), peaks, widths**2 / 6)
+        return self._shape.within(index.tolist(), peaks, widths**2 / 6)

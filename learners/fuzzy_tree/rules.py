@@ -24,7 +24,7 @@ class EquationCode:
 
     origin: float
     step: float
-    told: str = ""  #: explanation of the encoding
+    explanation: str = ""  #: explanation of the encoding
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class FuzzyRule:
         """Return the rule as a sentence, with some columns encoded."""
         members = self.members or ("",) * len(self.conditions)
         tests = " AND ".join(
-            f"{shown(feature)} is {fuzzy_set}{own}"
-            for (feature, fuzzy_set), own in zip(self.conditions, members, strict=True)
+            f"{shown(feature)} is {fuzzy_set}{suffix}"
+            for (feature, fuzzy_set), suffix in zip(self.conditions, members, strict=True)
         )
-        plain = EquationCode(0.0, 1.0)
-        moved = sum(counts.get(f, plain).origin * slope for f, slope in self.slopes.items())
-        terms = [digits_text(self.intercept + moved, self.digits)]
+        identity = EquationCode(0.0, 1.0)
+        shift = sum(counts.get(f, identity).origin * slope for f, slope in self.slopes.items())
+        terms = [digits_text(self.intercept + shift, self.digits)]
         for feature, per_unit in self.slopes.items():
-            slope = per_unit * counts.get(feature, plain).step
+            slope = per_unit * counts.get(feature, identity).step
             if slope != 0:
                 size = digits_text(abs(slope), self.digits)
                 terms.append(f"{'+' if slope > 0 else '-'} {size} {shown(feature)}")
@@ -87,17 +87,17 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
     low, high = tree.target_ or tree.schema_.target.bounds
     width = tree.upper_ - tree.lower_
     safe = np.where(width > 0, width, 1.0)
-    reach = np.maximum(np.abs(tree.lower_), np.abs(tree.upper_))
+    extent = np.maximum(np.abs(tree.lower_), np.abs(tree.upper_))
     names = tree.schema_.names
-    terms = [labels(own) for own in sets_of(tree.n_fuzzy_sets, tree.schema_)]
-    found = []
+    terms = [labels(n) for n in sets_of(tree.n_fuzzy_sets, tree.schema_)]
+    result = []
     for number, leaf in enumerate(tree.leaves_):
         first, *rest = tree.models_.coefficients[number]
         slopes = np.where(width > 0, np.array(rest) / safe, 0.0)
         offset = np.where(width > 0, tree.lower_ / safe + 0.5, 0.5) * np.array(rest)
         intercept = float(low + (high - low) * (0.5 + first - offset.sum()))
-        largest = max(abs(intercept), (high - low) * float((np.abs(slopes) * reach).max()))
-        found.append(
+        largest = max(abs(intercept), (high - low) * float((np.abs(slopes) * extent).max()))
+        result.append(
             FuzzyRule(
                 tuple((names[feature], terms[feature][branch]) for feature, branch in leaf.path),
                 tree.schema_.target.name,
@@ -112,7 +112,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
                 digits_of(largest, high - low),
             )
         )
-    return found
+    return result
 
 
 def _members(tree: FuzzyTreeRegressor, feature: int, fuzzy_set: int) -> str:
@@ -138,70 +138,70 @@ def counts(tree: FuzzyTreeRegressor) -> dict[str, EquationCode]:
     Noisy ends of a scaling may be within one step of the codes, so that slopes are steep: equations then do not
     multiply a category's code.
     """
-    found = {}
+    codes = {}
     for column, low, high in zip(
         tree.schema_.features, tree.lower_.tolist(), tree.upper_.tolist(), strict=True
     ):
         if column.kind == "category":
             last, names = len(column.categories) - 1, list(map(shown, column.categories))
-            each = np.clip(np.arange(last + 1), low, high) - low
+            values = np.clip(np.arange(last + 1), low, high) - low
             step = (high - low) / last or 1.0
-            told = ", ".join(
+            text = ", ".join(
                 f"{number_text(count)} for {name}"
-                for count, name in zip((each / step).tolist(), names, strict=True)
+                for count, name in zip((values / step).tolist(), names, strict=True)
             )
-            found[column.name] = EquationCode(low, step, told)
+            codes[column.name] = EquationCode(low, step, text)
         elif column.kind == "integer" and low < high <= np.floor(low) + 1 and (low, high) != (0, 1):
             below = int(np.floor(low))
-            told = f"0 up to {below}, 1 from {below + 1} on"
-            found[column.name] = EquationCode(low, high - low, told)
-    return found
+            text = f"0 up to {below}, 1 from {below + 1} on"
+            codes[column.name] = EquationCode(low, high - low, text)
+    return codes
 
 
 def legend(tree: FuzzyTreeRegressor) -> list[str]:
     """Return notes for readers: which rule applies, sets' peaks, encodings of categories and far values."""
-    target, columns, found = tree.schema_.target, tree.schema_.features, []
+    target, columns, notes = tree.schema_.target, tree.schema_.features, []
     assert target is not None
     width = tree.upper_ - tree.lower_
     split = {feature for leaf in tree.leaves_ for feature, _ in leaf.path}
     sloped = set(np.flatnonzero(tree.models_.coefficients[:, 1:].any(axis=0)).tolist())
     if tree.n_leaves_ > 1:
-        found.append(
+        notes.append(
             "One rule predicts each case: the one whose conditions it meets best, by the product of its degrees "
-            f"(1 at a set's peak, 0 at the next set's){_beside(tree)}."
+            f"(1 at a set's peak, 0 at the next set's){_divisor(tree)}."
         )
     for feature in sorted(split):
-        own, column = sets_of(tree.n_fuzzy_sets, tree.schema_)[feature], columns[feature]
+        n_sets, column = sets_of(tree.n_fuzzy_sets, tree.schema_)[feature], columns[feature]
         if column.kind != "category":
-            peaks = np.linspace(tree.lower_[feature], tree.upper_[feature], own)
-            told = ", ".join(
+            peaks = np.linspace(tree.lower_[feature], tree.upper_[feature], n_sets)
+            text = ", ".join(
                 f"{name} at {number_text(peak, float(width[feature]))}"
-                for name, peak in zip(labels(own), peaks.tolist(), strict=True)
+                for name, peak in zip(labels(n_sets), peaks.tolist(), strict=True)
             )
-            found.append(
-                f"Peaks of the sets of {shown(column.name)}, which overlap between them: {told}."
+            notes.append(
+                f"Peaks of the sets of {shown(column.name)}, which overlap between them: {text}."
             )
-    counted = counts(tree)
-    codes = [f"{shown(columns[k].name)} {counted[columns[k].name].told}"
-            for k in sorted(sloped) if columns[k].name in counted]  # fmt: skip
+    encoded = counts(tree)
+    codes = [f"{shown(columns[k].name)} {encoded[columns[k].name].explanation}"
+            for k in sorted(sloped) if columns[k].name in encoded]  # fmt: skip
     if codes:
-        found.append(f"Codes in equations: {'; '.join(codes)}.")
+        notes.append(f"Codes in equations: {'; '.join(codes)}.")
     ends = ", ".join(
         f"{shown(columns[k].name)} "
         + " to ".join(number_text(end[k], width[k]) for end in (tree.lower_, tree.upper_))
         for k in sorted(split | sloped)
-        if columns[k].name not in counted
+        if columns[k].name not in encoded
     )
     if ends:
-        found.append(f"Values beyond these limits count as the nearest limit: {ends}.")
+        notes.append(f"Values beyond these limits count as the nearest limit: {ends}.")
     if tree.clipped:
         low, high = tree.prediction_limits_
         name = shown(target.name) + (f" ({target.description})" if target.description else "")
-        found.append(f"Predictions of {name} lie between {ends_text(low, high)}.")
-    return found
+        notes.append(f"Predictions of {name} lie between {ends_text(low, high)}.")
+    return notes
 
 
-def _beside(tree: FuzzyTreeRegressor) -> str:
+def _divisor(tree: FuzzyTreeRegressor) -> str:
     """What products of degrees are held against, if rules differ in it."""
     means = tree.mean_activation_.tolist()
     halves = [0.5 ** len(leaf.path) for leaf in tree.leaves_]  # where nobody told
@@ -211,8 +211,8 @@ def _beside(tree: FuzzyTreeRegressor) -> str:
         return ", doubled for each condition"
     some = any(mean == half for mean, half in zip(means, halves, strict=True))
     withheld = " (0.5 for each condition where that was withheld)" * some
-    told = ", ".join(map(number_text, means))
-    return f", divided by its mean over cases that meet the rule{withheld}, rule by rule {told}"
+    values = ", ".join(map(number_text, means))
+    return f", divided by its mean over cases that meet the rule{withheld}, rule by rule {values}"
 
 
 def drawn(tree: FuzzyTreeRegressor) -> TreeNode:
@@ -223,17 +223,17 @@ def drawn(tree: FuzzyTreeRegressor) -> TreeNode:
     low, high = tree.target_ or tree.schema_.target.bounds
     names, terms = (
         tree.schema_.names,
-        [labels(own) for own in sets_of(tree.n_fuzzy_sets, tree.schema_)],
+        [labels(item) for item in sets_of(tree.n_fuzzy_sets, tree.schema_)],
     )
 
-    def node(own: FuzzyNode) -> TreeNode:
-        if own.feature is None:
-            return TreeNode(number_text(low + (high - low) * (own.mean + 0.5), high - low))
-        feature = own.feature
-        below = [
+    def node(item: FuzzyNode) -> TreeNode:
+        if item.feature is None:
+            return TreeNode(number_text(low + (high - low) * (item.mean + 0.5), high - low))
+        feature = item.feature
+        children = [
             (f"is {terms[feature][k]}{_members(tree, feature, k)}", node(child))
-            for k, child in own.children.items()
+            for k, child in item.children.items()
         ]
-        return TreeNode(shown(names[feature]), below)
+        return TreeNode(shown(names[feature]), children)
 
     return node(tree.root_)

@@ -36,19 +36,19 @@ class Count:
     """A number of records, and the std of its error."""
 
     records: float
-    deviation: float
+    std: float
 
     def joined(self, other: Count) -> Count:
         """Combine both by precision; at least a number explained by noise."""
-        share = self.deviation**2 / (self.deviation**2 + other.deviation**2 + 1e-300)
-        records = self.records + share * (other.records - self.records)
-        deviation = math.sqrt(1 - share) * self.deviation
-        least = max(SETTINGS.min_records_std * deviation, SETTINGS.min_records)
-        return Count(max(records, least), deviation)
+        gain = self.std**2 / (self.std**2 + other.std**2 + 1e-300)
+        records = self.records + gain * (other.records - self.records)
+        std = math.sqrt(1 - gain) * self.std
+        minimum = max(SETTINGS.min_records_std * std, SETTINGS.min_records)
+        return Count(max(records, minimum), std)
 
     def roughly(self) -> Count:
         """Return the same, for records with unequal weights."""
-        return Count(self.records, math.hypot(self.deviation, SETTINGS.weight_error * self.records))
+        return Count(self.records, math.hypot(self.std, SETTINGS.weight_error * self.records))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class SecondMoments:
     count: Count  #: of the records
 
     @classmethod
-    def from_sums(cls, told: np.ndarray, noise: float, count: Count, lead: float) -> SecondMoments:
+    def from_sums(cls, sums: np.ndarray, noise: float, count: Count, lead: float) -> SecondMoments:
         """Build from released sums z z', shape (width, width), with independent noise in every cell.
 
         Args:
@@ -69,10 +69,10 @@ class SecondMoments:
             count: the number of records, as known before.
             lead: the constant coordinate; its square counts the records, too.
         """
-        count = count.roughly().joined(Count(told[0, 0] / lead**2, noise / lead**2))
-        variances = np.full(told.shape, noise**2 / 2)
+        count = count.roughly().joined(Count(sums[0, 0] / lead**2, noise / lead**2))
+        variances = np.full(sums.shape, noise**2 / 2)
         variances[np.diag_indices_from(variances)] *= 2
-        return cls((told + told.T) / 2 / count.records, variances / count.records**2, count)
+        return cls((sums + sums.T) / 2 / count.records, variances / count.records**2, count)
 
     def moved(self, matrix: np.ndarray) -> SecondMoments:
         """Return the moments in other coordinates, ``matrix`` times these."""
@@ -83,15 +83,15 @@ class SecondMoments:
         """Combine both by precision, cell by cell; the count is the other's."""
         if not self.variances.all():
             return self
-        share = self.variances / (self.variances + other.variances)
-        moments = self.moments + share * (other.moments - self.moments)
-        return SecondMoments(moments, share * other.variances, other.count)
+        gain = self.variances / (self.variances + other.variances)
+        moments = self.moments + gain * (other.moments - self.moments)
+        return SecondMoments(moments, gain * other.variances, other.count)
 
     def means(self, lead: float) -> np.ndarray:
         """Return the features' means, shrunk towards the middle by their noise (James and Stein 1961)."""
-        told, noise = self.moments[0, 1:] / lead, self.variances[0, 1:].sum() / lead**2
-        square = max(float(told @ told), 1e-12)
-        return np.asarray(told * max(0.0, 1 - SETTINGS.mean_caution * noise / square))
+        observed, noise = self.moments[0, 1:] / lead, self.variances[0, 1:].sum() / lead**2
+        square = max(float(observed @ observed), 1e-12)
+        return np.asarray(observed * max(0.0, 1 - SETTINGS.mean_caution * noise / square))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +129,11 @@ class DesignEstimate:
 
     def within(self, features: Sequence[int], peaks: np.ndarray, variances: np.ndarray) -> Self:
         """Return the design of normal records weighted by normal curves about `peaks`, as by a leaf's sets."""
-        held = list(features)
-        across = self.covariance[:, held]
-        system = across[held] + np.diag(np.maximum(variances, _NARROWEST * np.diag(across[held])))
+        index = list(features)
+        across = self.covariance[:, index]
+        system = across[index] + np.diag(np.maximum(variances, _NARROWEST * np.diag(across[index])))
         gain = np.linalg.solve(system, across.T).T
-        means = self.means + gain @ (peaks - self.means[held])
+        means = self.means + gain @ (peaks - self.means[index])
         return replace(self, means=means, covariance=self.covariance - gain @ across.T)
 
     @property
@@ -156,10 +156,10 @@ class DesignEstimate:
     def prior(self, slopes: float, level: float) -> np.ndarray:
         """Return the covariance of models with prediction variance `slopes` over records and `level` at the means."""
         width = len(self.means)
-        each = slopes / max(float(np.trace(self.covariance)), 1e-12)
+        slope_var = slopes / max(float(np.trace(self.covariance)), 1e-12)
         basis = np.eye(width + 1)
         basis[0] = np.append(1.0, -self.means) / self.lead
-        variances = np.append(level, np.full(width, each))
+        variances = np.append(level, np.full(width, slope_var))
         return np.asarray((basis * variances) @ basis.T)
 
 
@@ -186,13 +186,13 @@ class Target:
         if math.isinf(a) or math.isinf(b) or records <= SETTINGS.proven_std * math.sqrt(a):
             return count, cls(variance=usual)
         noise, mean = b / records**2, linear / records
-        share = SETTINGS.mean_std**2 / (SETTINGS.mean_std**2 + noise)
-        shrunk = float(np.clip(share * mean, -0.5, 0.5))
+        gain = SETTINGS.mean_std**2 / (SETTINGS.mean_std**2 + noise)
+        shrunk = float(np.clip(gain * mean, -0.5, 0.5))
         observed = squares / records - mean**2 + noise
-        unsure = (c + 4 * mean**2 * b) / records**2
-        likely = usual + usual**2 / (usual**2 + unsure) * (observed - usual)
-        variance = float(np.clip(likely, max(_MIN_VARIANCE, usual / 4), 0.25))
-        return count, cls(shrunk, share * noise, variance)
+        error = (c + 4 * mean**2 * b) / records**2
+        estimate = usual + usual**2 / (usual**2 + error) * (observed - usual)
+        variance = float(np.clip(estimate, max(_MIN_VARIANCE, usual / 4), 0.25))
+        return count, cls(shrunk, gain * noise, variance)
 
 
 def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
@@ -204,9 +204,9 @@ def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
     if name in answer:
         cells = answer.total(name)[0]
         other = answer.deviation(name) ** 2 * cells.shape[1] / len(cells)
-        share = 1.0 if math.isinf(variance) else variance / max(variance + other, 1e-300)
-        total += share * (float(cells.sum()) / len(cells) - total)
-        variance = share * other
+        gain = 1.0 if math.isinf(variance) else variance / max(variance + other, 1e-300)
+        total += gain * (float(cells.sum()) / len(cells) - total)
+        variance = gain * other
     return total, variance
 
 
@@ -221,29 +221,28 @@ class ResidualSums:
 
 
 def departures(
-    shape: DesignEstimate, told: Sequence[ResidualSums], target: Target, sampling: float
+    shape: DesignEstimate, rounds: Sequence[ResidualSums], target: Target, sampling: float
 ) -> tuple[np.ndarray, float]:
     """Return the posterior mean of the deviations, and E |error|^2 of the slopes; `sampling` is s^2."""
     gram, eye = shape.gram, np.eye(len(shape.means) + 1)
     mismatch = shape.noise * shape.count**2
-    found, likelihoods, errors = [], [], []
-    for share in SETTINGS.prior_fractions:
+    means, likelihoods, errors = [], [], []
+    for fraction in SETTINGS.prior_fractions:
         level = max(SETTINGS.level_variance * target.variance, target.uncertain)
-        prior = shape.prior(share * target.variance, level)
+        prior = shape.prior(fraction * target.variance, level)
         free = float(np.trace(prior[1:, 1:]))
-        each = [
-            own.noise
-            + (_EXACT + mismatch * (free if own.departure is None else own.departure)) * eye
-            for own in told
+        noises = [
+            r.noise + (_EXACT + mismatch * (free if r.departure is None else r.departure)) * eye
+            for r in rounds
         ]
-        sums, noise, unlikely = _joined([own.sums for own in told], each)
+        sums, noise, misfit = _average([r.sums for r in rounds], noises)
         system = gram @ prior @ gram + sampling * gram + noise
         mean, error, likelihood = _posterior(gram @ prior, system, sums)
-        found.append(mean)
+        means.append(mean)
         errors.append(free - float(np.trace(error[1:, 1:])))
-        likelihoods.append(likelihood - unlikely)
+        likelihoods.append(likelihood - misfit)
     weights = softmax(likelihoods)
-    return np.asarray(weights @ np.array(found)), float(weights @ errors)
+    return np.asarray(weights @ np.array(means)), float(weights @ errors)
 
 
 def leaf_random_effects(
@@ -271,40 +270,38 @@ def leaf_random_effects(
         error: its relative standard error e.
     """
     mismatch, eye = shape.noise * weights**2, np.eye(sums.shape[1])
-    grams = [own.gram * (w / own.count) for w, own in zip(weights, shapes, strict=True)]
-    found, likelihoods = [], []
-    for share in (0.0, *SETTINGS.prior_fractions):
-        prior = shape.prior(share * target.variance, share * target.variance)
+    grams = [item.gram * (w / item.count) for w, item in zip(weights, shapes, strict=True)]
+    effects, likelihoods = [], []
+    for fraction in (0.0, *SETTINGS.prior_fractions):
+        prior = shape.prior(fraction * target.variance, fraction * target.variance)
         free = float(np.trace(prior[1:, 1:]))
-        guessed = [error**2 * float(np.trace(prior @ gram)) for gram in grams]
+        errors = [error**2 * float(np.trace(prior @ gram)) for gram in grams]
         leaves = [
             _posterior(
                 gram @ prior,
-                gram @ prior @ gram
-                + (target.variance + wrong) * gram
-                + (noise + free * extra) * eye,
-                own,
+                gram @ prior @ gram + (target.variance + err) * gram + (noise + free * extra) * eye,
+                item,
             )
-            for gram, wrong, extra, own in zip(grams, guessed, mismatch, sums, strict=True)
+            for gram, err, extra, item in zip(grams, errors, mismatch, sums, strict=True)
         ]
-        found.append(np.array([mean for mean, _, _ in leaves]))
+        effects.append(np.array([mean for mean, _, _ in leaves]))
         likelihoods.append(sum(likelihood for _, _, likelihood in leaves))
     likelihoods[0] += math.log(len(SETTINGS.prior_fractions))  # as probable as all others together
-    chances = softmax(likelihoods)
-    return np.tensordot(chances, np.array(found), 1), float(1 - chances[0])
+    p = softmax(likelihoods)
+    return np.tensordot(p, np.array(effects), 1), float(1 - p[0])
 
 
-def _joined(
+def _average(
     sums: Sequence[np.ndarray], noises: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return sums combined by precision, their noise, and the negative log-likelihood of their differences."""
     precisions = [np.linalg.inv(noise) for noise in noises]
     noise = np.linalg.inv(sum(precisions))
-    joined = noise @ sum(own @ each for own, each in zip(precisions, sums, strict=True))
-    away = [each - joined for each in sums]
-    misfit = sum(float(own @ p @ own) for own, p in zip(away, precisions, strict=True))
-    spread = sum(float(np.linalg.slogdet(own)[1]) for own in noises)
-    return joined, noise, (misfit + spread - float(np.linalg.slogdet(noise)[1])) / 2
+    mean = noise @ sum(a @ t for a, t in zip(precisions, sums, strict=True))
+    residuals = [t - mean for t in sums]
+    misfit = sum(float(a @ p @ a) for a, p in zip(residuals, precisions, strict=True))
+    log_dets = sum(float(np.linalg.slogdet(a)[1]) for a in noises)
+    return mean, noise, (misfit + log_dets - float(np.linalg.slogdet(noise)[1])) / 2
 
 
 def _posterior(
@@ -316,7 +313,7 @@ def _posterior(
     """
     lifted = system + 1e-12 * float(np.trace(system)) / len(system) * np.eye(len(system))
     factor = cholesky(lifted, lower=True, check_finite=False)
-    rest = solve_triangular(factor, sums, lower=True, check_finite=False)
-    spread = solve_triangular(factor, across, lower=True, check_finite=False)
-    likelihood = -float(rest @ rest) / 2 - float(np.log(np.diag(factor)).sum())
-    return spread.T @ rest, spread.T @ spread, likelihood
+    white = solve_triangular(factor, sums, lower=True, check_finite=False)
+    half = solve_triangular(factor, across, lower=True, check_finite=False)
+    likelihood = -float(white @ white) / 2 - float(np.log(np.diag(factor)).sum())
+    return half.T @ white, half.T @ half, likelihood

@@ -42,12 +42,12 @@ class Fuzzified:
         assert view.schema.target is not None
         low, high = target or view.schema.target.bounds
         centred = np.clip((view.table.target - low) / (high - low), 0.0, 1.0) - 0.5
-        x = view.table.x
-        below, rest = np.empty(x.shape, np.uint8), np.empty(x.shape)
-        for piece in pieces(*x.shape):
-            placed = Memberships.from_unit(to_unit(x[piece], *scale), sets)
-            below[piece], rest[piece] = placed.below, placed.rest
-        return cls(x, scale, centred, Memberships(below, rest))
+        X = view.table.x
+        below, rest = np.empty(X.shape, np.uint8), np.empty(X.shape)
+        for piece in pieces(*X.shape):
+            block = Memberships.from_unit(to_unit(X[piece], *scale), sets)
+            below[piece], rest[piece] = block.below, block.rest
+        return cls(X, scale, centred, Memberships(below, rest))
 
     def unit(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return features of some records scaled to [0, 1]."""
@@ -73,22 +73,22 @@ def level_sums(
 
     By node also the records, and the strongly activating ones (w >= 0.5^depth).
     """
-    wide, columns = len(features), np.array(features, dtype=np.int64)
-    cells, sums = np.zeros((4, len(nodes) * wide * sets)), np.zeros((5, len(nodes)))
+    width, columns = len(features), np.array(features, dtype=np.int64)
+    cells, sums = np.zeros((4, len(nodes) * width * sets)), np.zeros((5, len(nodes)))
     strong = np.array([0.5 ** len(path) for path in nodes])
-    for pairs in Pairs.of(prepared.memberships, nodes, wide):
+    for pairs in Pairs.of(prepared.memberships, nodes, width):
         target, weight = prepared.target[pairs.row], pairs.weight
-        reached = weight > 0, weight >= strong[pairs.node]
-        for total, values in zip(sums, (*_moments(weight, target), *reached), strict=True):
+        active = weight > 0, weight >= strong[pairs.node]
+        for total, values in zip(sums, (*_moments(weight, target), *active), strict=True):
             total += np.bincount(pairs.node, values, len(nodes))
         for key, degree in pairs.cells(prepared.memberships, columns, sets):
             values = (*_moments(degree, target[:, None]), degree >= LEAST)
-            for total, own in zip(cells, values, strict=True):
-                total += np.bincount(key.ravel(), own.ravel(), cells.shape[1])
-    shaped = cells.reshape(4, len(nodes), wide, sets)
+            for total, terms in zip(cells, values, strict=True):
+                total += np.bincount(key.ravel(), terms.ravel(), cells.shape[1])
+    shaped = cells.reshape(4, len(nodes), width, sets)
     for number, path in enumerate(nodes):
         used = {feature for feature, _ in path}
-        shaped[:, number, [place for place, f in enumerate(features) if f in used]] = 0
+        shaped[:, number, [index for index, f in enumerate(features) if f in used]] = 0
     by_node = dict(zip(("weights", "linear", "squares", "counts", "strong"), sums, strict=True))
     return {
         **dict(zip(("weights", "linear", "squares", "counts"), shaped, strict=True)),
@@ -103,12 +103,12 @@ def equations(
     width = len(features) + 1
     rows, columns = np.triu_indices(width)
     upper, moment = np.zeros((len(leaves), len(rows))), np.zeros((len(leaves), width))
-    for _, reached in blocks(prepared.memberships, leaves):
-        for number, leaf in enumerate(reached):
+    for _, active in blocks(prepared.memberships, leaves):
+        for number, leaf in enumerate(active):
             for piece in pieces(len(leaf.rows), len(rows)):
-                x, target = prepared.design(features, leaf.rows[piece]), prepared.target
-                weighted = leaf.weight[piece, None] * x
-                upper[number] += on_grid(weighted[:, rows] * x[:, columns]).sum(axis=0)
+                X, target = prepared.design(features, leaf.rows[piece]), prepared.target
+                weighted = leaf.weight[piece, None] * X
+                upper[number] += on_grid(weighted[:, rows] * X[:, columns]).sum(axis=0)
                 along = weighted * target[leaf.rows[piece], None]
                 moment[number] += on_grid(along).sum(axis=0)
     gram = np.zeros((len(leaves), width, width))
@@ -122,10 +122,10 @@ def cell_terms(
     """Return contributions by (record, node, feature, set), zero for used features."""
     below = prepared.memberships.below[:, list(features), None]
     rest = prepared.memberships.rest[:, list(features), None]
-    each = np.arange(sets)
-    degrees = np.where(below == each, 1 - rest, np.where(below + 1 == each, rest, 0.0))
+    index = np.arange(sets)
+    degrees = np.where(below == index, 1 - rest, np.where(below + 1 == index, rest, 0.0))
     used = [{feature for feature, _ in path} for path in nodes]
-    open_ = np.array([[feature not in own for feature in features] for own in used])
+    open_ = np.array([[feature not in taken for feature in features] for taken in used])
     inside = prepared.weights(nodes)[:, :, None, None] * degrees[:, None] * open_[..., None]
     target = prepared.target[:, None, None, None]
     names = ("weights", "linear", "squares")
@@ -199,7 +199,9 @@ class ComplementarySuppression:
     leaves: np.ndarray  #: nodes whose normal equations are withheld, shape (nodes,)
 
 
-def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> ComplementarySuppression:
+def suppression(
+    memberships: Memberships, nodes: Sequence[Path], sets: int
+) -> ComplementarySuppression:
     """Return the complementary suppression of the revealing cells of a client's records.
 
     A node's cells of one feature sum to the node's total, and those of a split's branches to the split node's own
@@ -210,7 +212,7 @@ def silence(memberships: Memberships, nodes: Sequence[Path], sets: int) -> Compl
     A leaf's equations include the feature's mean: with the leaf's total it reveals two cells if all others are empty.
     So a leaf that withholds a feature with at most two nonempty sets withholds its equations.
     """
-    revealed, filled = _looks(memberships, nodes, sets)
+    revealed, filled = _reveals(memberships, nodes, sets)
     root = NodeSuppression(silent=False, withheld=revealed[()], filled=filled[()])
     known: dict[Path, NodeSuppression] = {(): root}
     for path in nodes:
@@ -239,20 +241,20 @@ class NodeSuppression:
     filled: np.ndarray
 
 
-def _looks(
+def _reveals(
     memberships: Memberships, nodes: Sequence[Path], sets: int
 ) -> tuple[dict[Path, np.ndarray], dict[Path, np.ndarray]]:
     """Return revealing unused features, and numbers of nonempty sets, by node, ancestor and their branches."""
     splits = {(path[:k], path[k][0]) for path in nodes for k in range(len(path))}
-    below: list[Path] = [(*node, (feature, own)) for node, feature in splits for own in range(sets)]
-    paths: list[Path] = [(), *sorted(below)]
-    wide = memberships.below.shape[1]
-    weights, counts = np.zeros((2, len(paths) * wide * sets))
-    for pairs in Pairs.of(memberships, paths, wide):
-        for key, degree in pairs.cells(memberships, np.arange(wide), sets):
+    branches: list[Path] = [(*node, (feature, s)) for node, feature in splits for s in range(sets)]
+    paths: list[Path] = [(), *sorted(branches)]
+    width = memberships.below.shape[1]
+    weights, counts = np.zeros((2, len(paths) * width * sets))
+    for pairs in Pairs.of(memberships, paths, width):
+        for key, degree in pairs.cells(memberships, np.arange(width), sets):
             weights += np.bincount(key.ravel(), on_grid(degree).ravel(), len(weights))
             counts += np.bincount(key.ravel(), (degree > 0).ravel(), len(counts))
-    weights, counts = (each.reshape(len(paths), wide, sets) for each in (weights, counts))
+    weights, counts = (array.reshape(len(paths), width, sets) for array in (weights, counts))
     root = [not path for path in paths]
     revealed = np.asarray(revealing(weights, counts, root, strict=True).any(axis=2))
     for path, features in zip(paths, revealed, strict=True):

@@ -36,10 +36,10 @@ class Client:
     @classmethod
     def of(cls, view: View, classify: bool) -> Client:
         """Return the client's state, from its cache if possible."""
-        kept = view.cache.get((_KEY, classify))
-        if not isinstance(kept, cls):
-            kept = view.cache[_KEY, classify] = cls(view, classify)
-        return kept
+        state = view.cache.get((_KEY, classify))
+        if not isinstance(state, cls):
+            state = view.cache[_KEY, classify] = cls(view, classify)
+        return state
 
     @cached_property
     def table(self) -> Ranked:
@@ -48,14 +48,14 @@ class Client:
 
     def roots(self, scoring: Scoring) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return, for each fit, the records for fitting and those for scoring."""
-        everyone = np.arange(len(self.y))
+        rows = np.arange(len(self.y))
         if scoring.held == "folds" and len(self.y) >= 2:
             parts = local.folds(self.order, scoring.folds)
-            return [(np.setdiff1d(everyone, held), held) for held in parts]
+            return [(np.setdiff1d(rows, fold), fold) for fold in parts]
         if scoring.held == "share":
             size = round(scoring.train_share * len(self.y))
             return [(np.sort(self.order[:size]), np.sort(self.order[size:]))]
-        return [(everyone, everyone)]
+        return [(rows, rows)]
 
     def trie(self, scoring: Scoring, depth: int) -> Trie:
         """Return fitted candidates; only the last scoring is cached."""
@@ -67,21 +67,21 @@ class Client:
         """Return cross-validated scores of its own trees, shape (folds, depths); only the last ones are cached."""
         if (folds, depths) not in self._depth_scores:
             parts = local.folds(self.order, folds)
-            found = local.depth_scores(self.x, self.y, self.classes, parts, depths)
-            self._depth_scores = {(folds, depths): found}
+            scores = local.depth_scores(self.x, self.y, self.classes, parts, depths)
+            self._depth_scores = {(folds, depths): scores}
         return self._depth_scores[folds, depths]
 
-    def own_depth(self, folds: int, depths: range) -> int:
+    def local_depth(self, folds: int, depths: range) -> int:
         """Return the depth with the best score of its own trees."""
         return local.best_depth(self.depth_scores(folds, depths), depths)
 
-    def own_held_out(self, scoring: Scoring, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    def held_out_predictions(self, scoring: Scoring, depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Return held-out targets, by fit, and the predictions of the tree that it grows alone."""
         true, predicted = [np.empty(0)], [np.empty(0)]
-        for fit, held in self.roots(scoring):
-            true.append(self.y[held])
-            predicted.append(np.zeros(len(held)))
-            if len(fit) and len(held):
+        for fit, held_out in self.roots(scoring):
+            true.append(self.y[held_out])
+            predicted.append(np.zeros(len(held_out)))
+            if len(fit) and len(held_out):
                 nodes = local.cart(self.x[fit], self.y[fit], self.classes, depth)
-                predicted[-1] = local.predictions(nodes, self.x[held])
+                predicted[-1] = local.predictions(nodes, self.x[held_out])
         return np.concatenate(true), np.concatenate(predicted)

@@ -35,8 +35,8 @@ class ColumnCounts(Query):
         """Return ``counts`` by column and bin."""
         check_edges(self.columns, self.edges, len(schema.columns))
         p, bins = len(self.columns), self.edges.shape[1] + 1
-        moved = Sensitivity(Bound(p, p), replace_one=Bound(2 * p, 2 * p))
-        return {"counts": Part(PartType.COUNTS, ("column", "bin"), (p, bins), moved)}
+        bounds = Sensitivity(Bound(p, p), replace_one=Bound(2 * p, 2 * p))
+        return {"counts": Part(PartType.COUNTS, ("column", "bin"), (p, bins), bounds)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count."""
@@ -76,10 +76,10 @@ class NodeCounts(Query):
         check_open(self.tree, self.nodes, schema)
         check_edges(self.features, self.edges, len(schema.features))
         f = len(self.features)
-        moved = Sensitivity(Bound(f, f), replace_one=Bound(2 * f, 2 * f))
+        bounds = Sensitivity(Bound(f, f), replace_one=Bound(2 * f, 2 * f))
         targets = _targets(self.target_edges, schema)
         shape = (len(self.nodes), f, self.edges.shape[1] + 1, targets)
-        return {"counts": Part(PartType.COUNTS, ("node", "feature", "bin", "class"), shape, moved)}
+        return {"counts": Part(PartType.COUNTS, ("node", "feature", "bin", "class"), shape, bounds)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count."""
@@ -87,8 +87,8 @@ class NodeCounts(Query):
         rows, node, code = _at_nodes(self.tree, self.nodes, self.target_edges, table)
         counts, bins = [], self.edges.shape[1] + 1
         for feature, edges in zip(self.features, self.edges, strict=True):
-            at = np.searchsorted(edges, table.x[rows, feature], side="right")
-            cell = (node * bins + at) * targets + code
+            index = np.searchsorted(edges, table.x[rows, feature], side="right")
+            cell = (node * bins + index) * targets + code
             counts.append(np.bincount(cell, minlength=len(self.nodes) * bins * targets))
         shape = (len(self.features), len(self.nodes), bins, targets)
         return {"counts": np.array(counts).reshape(shape).transpose(1, 0, 2, 3)}
@@ -117,9 +117,9 @@ class NodeTotals(Query):
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """Return ``counts`` by node and class."""
         check_open(self.tree, self.nodes, schema)
-        moved = Sensitivity(Bound(1, 1), replace_one=Bound(2, 2))
+        bounds = Sensitivity(Bound(1, 1), replace_one=Bound(2, 2))
         shape = (len(self.nodes), _targets(self.target_edges, schema))
-        return {"counts": Part(PartType.COUNTS, ("node", "class"), shape, moved)}
+        return {"counts": Part(PartType.COUNTS, ("node", "class"), shape, bounds)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count."""
@@ -132,8 +132,8 @@ class NodeTotals(Query):
 def check_open(tree: Tree, nodes: np.ndarray, schema: Schema) -> None:
     """Raise QueryError unless the nodes are leaves of a tree of known features, each once."""
     tree.check(schema)
-    listed = nodes.ndim == 1 and nodes.dtype == np.int64 and len(nodes) > 0
-    if not listed or not np.isin(nodes, tree.leaves).all():
+    valid = nodes.ndim == 1 and nodes.dtype == np.int64 and len(nodes) > 0
+    if not valid or not np.isin(nodes, tree.leaves).all():
         raise QueryError("malformed", "open nodes must be leaves of the tree")
     if len(np.unique(nodes)) != len(nodes):
         raise QueryError("false-partition", "a node is listed twice")
@@ -166,11 +166,11 @@ def _at_nodes(
     return rows, node[rows], code[rows]
 
 
-def check_edges(columns: np.ndarray, edges: np.ndarray, known: int) -> None:
+def check_edges(columns: np.ndarray, edges: np.ndarray, count: int) -> None:
     """Raise QueryError unless columns are known, each once, and their bins do not overlap."""
     if columns.ndim != 1 or columns.dtype != np.int64 or not len(columns):
         raise QueryError("malformed", "columns are a row of whole numbers")
-    if columns.min() < 0 or columns.max() >= known or len(np.unique(columns)) != len(columns):
+    if columns.min() < 0 or columns.max() >= count or len(np.unique(columns)) != len(columns):
         raise QueryError("malformed", "columns must be known ones, each once")
     if edges.dtype != np.float64 or edges.ndim != 2 or len(edges) != len(columns):
         raise QueryError("malformed", "edges are a row of numbers for each column")

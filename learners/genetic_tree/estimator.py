@@ -160,10 +160,10 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             raise InputError(f"structures name at most {MOST_FEATURES} features")
         size, depth = self.population_size or self._population, self.depth or self.max_depth
         if size * length(depth) > MOST_GENES:
-            most = MOST_GENES // length(depth)
+            limit = MOST_GENES // length(depth)
             raise InputError(
                 f"a population of {size} strings of depth {depth} is too large; write at most "
-                f"population_size = {most}, or a smaller max_depth"
+                f"population_size = {limit}, or a smaller max_depth"
             )
 
     # --- the clients' own trees ----------------------------------------------------------------
@@ -180,18 +180,20 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             InputError: that client's tree was not loaded.
         """
         if client is not None:
-            own: PersonalTree = self.at_home(client)
-            return f"{self._heading(own, client)}:\n{own.to_text(self.schema_, self._labels)}"
+            tree: PersonalTree = self.at_home(client)
+            return f"{self._heading(tree, client)}:\n{tree.to_text(self.schema_, self._labels)}"
         lines = []
         if (shared := self._shared_tree) is not None:
             lines = [f"{self._heading(shared)}:", shared.to_text(self.schema_, self._labels)]
-        here, away = self._here, [name for name in self.clients_ if name not in self._here]
+        known, others = self._here, [name for name in self.clients_ if name not in self._here]
         lines.append("Each client has a tree of its own, which stays with it.")
-        if here:
-            lines.append(f"describe(client={here[0]!r}) shows one of those read: {_listed(here)}.")
-        if away:
+        if known:
             lines.append(
-                f"take_home(client, shelf) reads one from the client's shelf; not read yet: {_listed(away)}."
+                f"describe(client={known[0]!r}) shows one of those read: {_listed(known)}."
+            )
+        if others:
+            lines.append(
+                f"take_home(client, shelf) reads one from the client's shelf; not read yet: {_listed(others)}."
             )
         return "\n".join(lines)
 
@@ -204,11 +206,11 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         from privfed.learners import pictures
 
         shared = self._shared_tree if client is None else None
-        own = self.at_home(client, "plot(client={client!r})") if shared is None else shared
+        tree = self.at_home(client, "plot(client={client!r})") if shared is None else shared
         columns, labels = self.schema_.features, self._labels
         width = np.ptp(self.schema_.columns[-1].bounds)
-        root = pictures.drawn(own.tree, columns, lambda node: own.said(node, labels, width))
-        return pictures.titled(pictures.tree(ax, root), self._heading(own, client))
+        root = pictures.drawn(tree.tree, columns, lambda node: tree.leaf_text(node, labels, width))
+        return pictures.titled(pictures.tree(ax, root), self._heading(tree, client))
 
     def to_html(self) -> str:
         """Return the shared tree, or only the text: a client's own tree is shown only by name."""
@@ -216,43 +218,43 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
 
     @property
     def _shared_tree(self) -> PersonalTree | None:
-        own = self.shared_
-        return None if own is None else PersonalTree(own.tree, own.values, "shared")
+        shared = self.shared_
+        return None if shared is None else PersonalTree(shared.tree, shared.values, "shared")
 
     @property
     def _labels(self) -> tuple[str, ...]:
         """Return the classes' labels, empty for a number."""
         return tuple(shown(str(label)) for label in self.classes_) if self._classify else ()
 
-    def _heading(self, own: PersonalTree, client: str | None = None) -> str:
+    def _heading(self, tree: PersonalTree, client: str | None = None) -> str:
         """Return a heading: whose tree it is, how it was learned, and its leaves' meaning."""
-        whose = "the tree that all share" if client is None else f"the tree of client {client!r}"
+        owner = "the tree that all share" if client is None else f"the tree of client {client!r}"
         together = "found together" if self.shared_ is None else "grown below the shared one"
-        found = {"own": ", which it grew alone", "federation": f", {together}"}
+        origins = {"own": ", which it grew alone", "federation": f", {together}"}
         splits = {0: "no split: one leaf for all", 1: "1 split"}
         name = shown(self.schema_.columns[-1].name)
         if self._classify:
             leaves = f"leaves: class of {name}, and its estimated fraction there"
-            if own.weights is not None:
+            if tree.weights is not None:
                 leaves += "; rare classes weigh more, so that another may have a larger fraction"
         else:
-            values = own.values[own.tree.leaves, 0]
+            values = tree.values[tree.tree.leaves, 0]
             width = float(np.ptp(self.schema_.columns[-1].bounds))
             ends = [number_text(float(end), width) for end in (values.min(), values.max())]
             leaves = f"leaves: mean of {name}, from {' to '.join(ends)}"
-        count = self._splits(own)
-        told = splits.get(count, f"{count} splits")
-        return f"{whose}{found.get(own.source, '')}; {told}; {leaves}"
+        count = self._splits(tree)
+        size = splits.get(count, f"{count} splits")
+        return f"{owner}{origins.get(tree.source, '')}; {size}; {leaves}"
 
-    def _splits(self, own: PersonalTree) -> int:
+    def _splits(self, tree: PersonalTree) -> int:
         """Return the number of displayed splits, without those of which records can take only one branch."""
-        root, branches = own.tree.read(self.schema_.features)
+        root, branches = tree.tree.read(self.schema_.features)
         nodes = [root]
         for node in nodes:  # which grows
             nodes += [child for _, child in branches[node]]
         return sum(bool(branches[node]) for node in nodes)
 
-    def _said(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
+    def _leaf_values(self, X: pd.DataFrame | np.ndarray, client: Any) -> np.ndarray:
         """Return a client's, or the shared tree's, values for rows."""
         encoded = self._encode(X, client)
         if client is not None or self.shared_ is None:
@@ -276,13 +278,13 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
 
     def state(self) -> dict[str, Any]:
         """Return the model's shared state, without clients' own trees."""
-        plain: dict[str, Any] = {"private": self.private_, "history": self.history_}
+        data: dict[str, Any] = {"private": self.private_, "history": self.history_}
         if self.candidates_ is not None:
             last = self.candidates_
-            plain |= {"codes": last.codes.tolist(), "depth": last.depth, "count": last.count}
+            data |= {"codes": last.codes.tolist(), "depth": last.depth, "count": last.count}
         if (shared := self._shared_tree) is not None:
-            plain["shared"] = shared.to_dict()
-        return plain
+            data["shared"] = shared.to_dict()
+        return data
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Read the output of :meth:`state`; for clients' trees see :meth:`take_home`."""
@@ -345,7 +347,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """Return class fractions in each row's leaf, shape (rows, classes); see :meth:`predict`."""
-        return self._said(X, client)
+        return self._leaf_values(X, client)
 
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
@@ -356,11 +358,11 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
             X: rows.
             client: client whose tree predicts, one name or one per row; None for `private`'s shared tree.
         """
-        shares = self._said(X, client)
+        fractions = self._leaf_values(X, client)
         if client is not None:
             tree: PersonalTree = self.at_home(client)  # type: ignore[arg-type]
-            shares = tree.weighed(shares)
-        return np.asarray(self.classes_[shares.argmax(axis=1)])
+            fractions = tree.weighed(fractions)
+        return np.asarray(self.classes_[fractions.argmax(axis=1)])
 
 
 class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
@@ -382,7 +384,7 @@ class GeneticTreeRegressor(FederatedRegressor, _GeneticTree):
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
     ) -> np.ndarray:
         """Return the mean of each row's leaf; arguments as for :meth:`GeneticTreeClassifier.predict`."""
-        return self._said(X, client)[:, 0]
+        return self._leaf_values(X, client)[:, 0]
 
 
 def _listed(names: Sequence[str]) -> str:

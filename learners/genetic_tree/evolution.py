@@ -77,12 +77,12 @@ class Evolution:
         missing = max(self.params.population - len(local_trees.genes), 0)
         pool, offspring = self._random(0), self._random(missing).join(local_trees)
         for _ in range(self.params.generations):
-            scored = self._scored(offspring)
+            scored = self._evaluate(offspring)
             if np.isnan(scored.fitness).all():
                 warnings.warn(SILENCE.format(len(self.history)), Note, stacklevel=2)
                 break
             pool = self._survive(pool.join(scored))
-            offspring = self._bred(pool)
+            offspring = self._breed(pool)
         return Population.of((pool if len(pool.genes) else offspring).genes, self.depth)
 
     # --- before the first generation -------------------------------------------------------------
@@ -128,22 +128,22 @@ class Evolution:
             self.sizes[client] = max(float(np.asarray(size)[0]), 1.0)
         for client in structures.releases:  # without a size, a client has the weight of one record
             self.sizes.setdefault(client, 1.0)
-        rows = [self._unpacked(np.asarray(each)) for each in structures.each("nodes").values()]
+        rows = [self._unpack(np.asarray(nodes)) for nodes in structures.each("nodes").values()]
         return self._pool(np.concatenate([self._random(0).genes, *rows]), elite=True)
 
-    def _unpacked(self, nodes: np.ndarray) -> np.ndarray:
+    def _unpack(self, nodes: np.ndarray) -> np.ndarray:
         """Return a client's structure, empty if it is not a tree; shape (0 or 1, 2^depth - 1)."""
         assert self.depth is not None
         genes, features = length(self.depth), len(self.federation.schema.features)
-        known = 1 <= len(nodes) <= genes and nodes.min() >= 0 and nodes.max() <= features
-        at = positions(nodes, self.depth) if known else np.array([-1])
-        if at[-1] == genes:
-            return unpack(nodes, at, self.depth)
+        valid = 1 <= len(nodes) <= genes and nodes.min() >= 0 and nodes.max() <= features
+        index = positions(nodes, self.depth) if valid else np.array([-1])
+        if index[-1] == genes:
+            return unpack(nodes, index, self.depth)
         return np.empty((0, genes), dtype=np.int16)
 
     # --- a generation ------------------------------------------------------------------------
 
-    def _scored(self, offspring: ScoredPopulation) -> ScoredPopulation:
+    def _evaluate(self, offspring: ScoredPopulation) -> ScoredPopulation:
         """Query active clients' scores; new clients also add their own structures."""
         active = self._active()
         joined = {client: self._join([client]) for client in active if client not in self.sizes}
@@ -162,7 +162,7 @@ class Evolution:
         if not scores:
             return pool.fitness
         weights = [self.sizes.get(client, 1.0) for client in scores]
-        return np.asarray(np.average([np.asarray(each) for each in scores.values()], 0, weights))
+        return np.asarray(np.average([np.asarray(reply) for reply in scores.values()], 0, weights))
 
     def _survive(self, pool: ScoredPopulation) -> ScoredPopulation:
         elite = pool.elite if self.elitism else np.zeros_like(pool.elite)
@@ -172,7 +172,7 @@ class Evolution:
         self.history.append((float(np.nanmax(alive.fitness)), float(np.nanmean(alive.fitness))))
         return alive
 
-    def _bred(self, pool: ScoredPopulation) -> ScoredPopulation:
+    def _breed(self, pool: ScoredPopulation) -> ScoredPopulation:
         """Return the next offspring: tournaments, crossover, one kind of mutation."""
         p, features = self.params, len(self.federation.schema.features)
         winners = operators.tournaments(pool.fitness, p.population, p.pressure, self.rng)

@@ -12,9 +12,9 @@ def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
     classes = trie.table.classes
     cells = np.zeros((len(genes) * classes, classes))
     for leaves in trie.walk(genes):
-        at = leaves.candidate * classes + trie.fitted(leaves.node).argmax(axis=1)
+        rows = leaves.candidate * classes + trie.fitted(leaves.node).argmax(axis=1)
         for number, counts in enumerate(trie.scored(leaves.node).T):
-            cells[:, number] += np.bincount(at, counts, minlength=len(cells))
+            cells[:, number] += np.bincount(rows, counts, minlength=len(cells))
     return cells.reshape(len(genes), classes, classes).transpose(0, 2, 1)
 
 
@@ -22,8 +22,8 @@ def macro_f1(confusion: np.ndarray) -> np.ndarray:
     """Return mean F1 over classes that occur or are predicted, by confusion matrix; 0 without records."""
     hits = np.diagonal(confusion, axis1=1, axis2=2)
     both = confusion.sum(axis=1) + confusion.sum(axis=2)
-    each = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
-    return np.asarray(each.sum(axis=1) / np.maximum((both > 0).sum(axis=1), 1))
+    f1 = np.divide(2 * hits, both, out=np.zeros_like(both), where=both > 0)
+    return np.asarray(f1.sum(axis=1) / np.maximum((both > 0).sum(axis=1), 1))
 
 
 def squared_errors(trie: Trie, genes: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -78,14 +78,14 @@ class SelectionRule:
     #: maximum fraction of it by which the second may be worse, at any standard error
     behind: float = 0.0
 
-    def accepts(self, lead: ScoreDifference) -> bool:
+    def accepts(self, difference: ScoreDifference) -> bool:
         """Whether the difference is large enough."""
-        required = self.errors * lead.error - self.favour * lead.base
-        return lead.by > max(required, -self.behind * lead.base)
+        required = self.errors * difference.error - self.favour * difference.base
+        return difference.by > max(required, -self.behind * difference.base)
 
 
 def of_labels(
-    true: np.ndarray, one: np.ndarray, other: np.ndarray, classes: int
+    true: np.ndarray, first: np.ndarray, second: np.ndarray, classes: int
 ) -> ScoreDifference:
     """Return the difference in macro F1 of two trees' labels, over at least one record.
 
@@ -93,9 +93,9 @@ def of_labels(
     tree only, as agreement on few records proves little (Agresti and Min 2005, for matched pairs).
     """
     n = len(true)
-    triples = [each.astype(np.int64) for each in (true, one, other)]
+    triples = [labels.astype(np.int64) for labels in (true, first, second)]
     kinds, counts = np.unique(np.column_stack(triples), axis=0, return_counts=True)
-    scores = [_jackknife(kinds[:, 0], kinds[:, at], counts, classes) for at in (1, 2)]
+    scores = [_jackknife(kinds[:, 0], kinds[:, column], counts, classes) for column in (1, 2)]
     changes = scores[1][1:] - scores[0][1:]
     residuals = changes - counts @ changes / n
     variance = (n - 1) / n * float(counts @ residuals**2) + 2 / n**2
@@ -109,16 +109,16 @@ def _jackknife(
     """Return macro F1 of all records, then without one of each kind."""
     cells = np.zeros((classes, classes))
     np.add.at(cells, (true, predicted), counts)
-    each = np.repeat(cells[None], len(true) + 1, axis=0)
-    each[np.arange(len(true)) + 1, true, predicted] -= 1
-    return macro_f1(each)
+    tables = np.repeat(cells[None], len(true) + 1, axis=0)
+    tables[np.arange(len(true)) + 1, true, predicted] -= 1
+    return macro_f1(tables)
 
 
-def of_numbers(true: np.ndarray, one: np.ndarray, other: np.ndarray) -> ScoreDifference:
+def of_numbers(true: np.ndarray, first: np.ndarray, second: np.ndarray) -> ScoreDifference:
     """Return the first minus the second mean squared error; infinite standard error below two records."""
     if len(true) < 2:
         return ScoreDifference(0.0, float("inf"), 0.0)
-    errors = (true - one) ** 2
-    gains = errors - (true - other) ** 2
+    errors = (true - first) ** 2
+    gains = errors - (true - second) ** 2
     error = float(gains.std(ddof=1)) / float(np.sqrt(len(true)))
     return ScoreDifference(float(gains.mean()), error, float(errors.mean()))

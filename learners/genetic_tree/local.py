@@ -19,7 +19,7 @@ class VoteThresholds:
 
 
 def cart(
-    x: np.ndarray, y: np.ndarray, classes: int, depth: int, expected: np.ndarray | None = None
+    X: np.ndarray, y: np.ndarray, classes: int, depth: int, expected: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the nodes of a CART tree, root first.
 
@@ -39,27 +39,27 @@ def cart(
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
-    x = np.ascontiguousarray(x, dtype=np.float32)
+    X = np.ascontiguousarray(X, dtype=np.float32)
     with config_context(skip_parameter_validation=True):  # validation takes as long as a small tree
-        grown = kind(max_depth=depth, random_state=0).fit(x, y, check_input=False)
-    tree = grown.tree_
+        model = kind(max_depth=depth, random_state=0).fit(X, y, check_input=False)
+    tree = model.tree_
     numbers = [("feature", int), ("left", int), ("right", int), ("cut", float), ("size", int)]
     values = [(name, float, (classes or 1,)) for name in ("values", "expected")]
     nodes = np.zeros(tree.node_count, [*numbers, *values])
     nodes["feature"], nodes["cut"] = np.maximum(tree.feature, -1), tree.threshold
     nodes["left"], nodes["right"] = tree.children_left, tree.children_right
-    columns = grown.classes_.astype(int) if classes else [0]
+    columns = model.classes_.astype(int) if classes else [0]
     nodes["size"], nodes["values"][:, columns] = tree.n_node_samples, tree.value[:, 0]
     if expected is not None:
-        nodes["expected"] = tree.decision_path(x).T @ expected / nodes["size"][:, None]
+        nodes["expected"] = tree.decision_path(X).T @ expected / nodes["size"][:, None]
     return nodes
 
 
-def structure(x: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndarray:
+def structure(X: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndarray:
     """Return the string of a client's own tree; all nil without records, shape (2^depth - 1,)."""
     if not len(y):
         return np.full(length(depth), NIL, dtype=np.int16)
-    nodes = cart(x, y, classes, depth)
+    nodes = cart(X, y, classes, depth)
     return of_tree(nodes["feature"], nodes["left"], nodes["right"], depth)
 
 
@@ -69,7 +69,7 @@ def folds(order: np.ndarray, count: int) -> list[np.ndarray]:
 
 
 def depth_scores(
-    x: np.ndarray, y: np.ndarray, classes: int, parts: list[np.ndarray], depths: range
+    X: np.ndarray, y: np.ndarray, classes: int, parts: list[np.ndarray], depths: range
 ) -> np.ndarray:
     """Return cross-validated macro F1 or R^2 of own trees, shape (folds, depths); no rows below two folds.
 
@@ -81,31 +81,31 @@ def depth_scores(
     if len(parts) < 2:
         return np.zeros((0, len(depths)))
     rows = []
-    for held in parts:
-        rest = np.setdiff1d(np.arange(len(y)), held)
-        nodes = cart(x[rest], y[rest], classes, depths[-1])
-        by_depth = labels(nodes["values"][reached_by_depth(nodes, x[held], depths)])
-        rows.append([_score(y[held], predicted, classes) for predicted in by_depth])
+    for fold in parts:
+        rest = np.setdiff1d(np.arange(len(y)), fold)
+        nodes = cart(X[rest], y[rest], classes, depths[-1])
+        by_depth = labels(nodes["values"][reached_by_depth(nodes, X[fold], depths)])
+        rows.append([_score(y[fold], predicted, classes) for predicted in by_depth])
     return np.array(rows)
 
 
-def predictions(nodes: np.ndarray, x: np.ndarray) -> np.ndarray:
+def predictions(nodes: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Return predictions of a whole tree, at most as deep as strings, shape (rows,)."""
-    return labels(nodes["values"][reached_by_depth(nodes, x, range(DEEPEST, DEEPEST + 1))[0]])
+    return labels(nodes["values"][reached_by_depth(nodes, X, range(DEEPEST, DEEPEST + 1))[0]])
 
 
-def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndarray:
+def reached_by_depth(nodes: np.ndarray, X: np.ndarray, depths: range) -> np.ndarray:
     """Return the nodes that rows reach at each of some increasing depths from 1; shape (depths, rows)."""
-    at, reached, rows = np.zeros(len(x), dtype=int), [], np.arange(len(x))
+    current, by_depth, rows = np.zeros(len(X), dtype=int), [], np.arange(len(X))
     for depth in range(1, depths[-1] + 1):
-        node = nodes[at]
+        node = nodes[current]
         inner = node["feature"] >= 0
         if inner.any():
-            low = x[rows, np.maximum(node["feature"], 0)].astype(np.float32) <= node["cut"]
-            at = np.where(inner, np.where(low, node["left"], node["right"]), at)
+            low = X[rows, np.maximum(node["feature"], 0)].astype(np.float32) <= node["cut"]
+            current = np.where(inner, np.where(low, node["left"], node["right"]), current)
         if depth in depths:
-            reached.append(at)
-    return np.array(reached)
+            by_depth.append(current)
+    return np.array(by_depth)
 
 
 def labels(values: np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ def best_depth(scores: np.ndarray, depths: range) -> int:
     return depths[int(scores.mean(axis=0).argmax())] if len(scores) else depths[0]
 
 
-def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: VoteThresholds) -> tuple[bool, bool]:
+def vote(scores: np.ndarray, y: np.ndarray, index: int, rule: VoteThresholds) -> tuple[bool, bool]:
     """Vote on scoring candidates on all records, and on keeping the clients' own structures.
 
     Args:
@@ -142,7 +142,7 @@ def vote(scores: np.ndarray, y: np.ndarray, place: int, rule: VoteThresholds) ->
     elitism = len(np.unique(y)) > rule.distinct * len(y)
     if not len(scores):
         return False, elitism
-    over_folds = _variation(scores[:, place])
+    over_folds = _variation(scores[:, index])
     over_depths = float(np.mean([_variation(row) for row in scores]))
     return over_folds < rule.noise and over_depths > rule.complexity, elitism
 

@@ -33,12 +33,12 @@ class Shared:
         parents[self.tree.children[inner]] = inner[:, None]
         return parents
 
-    def places(self, x: np.ndarray, level: int) -> np.ndarray:
+    def nodes_at(self, X: np.ndarray, level: int) -> np.ndarray:
         """Return the node that each row reaches at a level, or the leaf above it."""
-        at = self.tree.reach(x)
-        while (deep := self.tree.depths[at] > level).any():
-            at = np.where(deep, self._parents[at], at)
-        return at
+        node = self.tree.reach(X)
+        while (deep := self.tree.depths[node] > level).any():
+            node = np.where(deep, self._parents[node], node)
+        return node
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,27 +51,27 @@ class LocalSubtrees:
 
     @classmethod
     def grown(
-        cls, shared: Shared, level: int, x: np.ndarray, y: np.ndarray, classes: int, depth: int
+        cls, shared: Shared, level: int, X: np.ndarray, y: np.ndarray, classes: int, depth: int
     ) -> LocalSubtrees:
         """Grow a subtree below each node that has records."""
-        at, expected = shared.places(x, level), shared.values[shared.tree.reach(x)]
+        reached, expected = shared.nodes_at(X, level), shared.values[shared.tree.reach(X)]
         nodes = {}
-        for node in np.unique(at):
-            here = at == node
-            nodes[int(node)] = local.cart(x[here], y[here], classes, depth, expected[here])
+        for node in np.unique(reached):
+            rows = reached == node
+            nodes[int(node)] = local.cart(X[rows], y[rows], classes, depth, expected[rows])
         return cls(shared, level, nodes)
 
-    def by_depth(self, x: np.ndarray, depths: range, priors: Sequence[float]) -> np.ndarray:
+    def by_depth(self, X: np.ndarray, depths: range, priors: Sequence[float]) -> np.ndarray:
         """Return predictions by subtree depth (0: released values), shape (priors, depths, rows, values)."""
-        at = self.shared.places(x, self.level)
-        values = np.tile(self.shared.values[at], (len(priors), len(depths), 1, 1))
+        at_node = self.shared.nodes_at(X, self.level)
+        values = np.tile(self.shared.values[at_node], (len(priors), len(depths), 1, 1))
         grown = range(max(depths[0], 1), depths[-1] + 1)
         for node, nodes in self.below.items():
-            here = at == node
-            if len(grown) and here.any():
-                reached = local.reached_by_depth(nodes, x[here], grown)
+            rows = at_node == node
+            if len(grown) and rows.any():
+                leaves = local.reached_by_depth(nodes, X[rows], grown)
                 for by_depth, prior in zip(values, priors, strict=True):
-                    by_depth[-len(grown) :, here] = drawn(nodes, prior)[reached]
+                    by_depth[-len(grown) :, rows] = shrunk_values(nodes, prior)[leaves]
         return values
 
     def planted(self, depth: int, prior: float, weights: np.ndarray | None = None) -> PersonalTree:
@@ -101,7 +101,7 @@ class LocalSubtrees:
             tree, nodes = self.shared.tree, self.below.get(node)
             inner = tree.depths[node] < self.level and tree.feature[node] >= 0
             if depth and nodes is not None and not inner:
-                return grow(nodes, drawn(nodes, prior), 0, depth)
+                return grow(nodes, shrunk_values(nodes, prior), 0, depth)
             number = leaf(self.shared.values[node])
             if inner:
                 left, right = (top(int(child)) for child in tree.children[node])
@@ -110,34 +110,34 @@ class LocalSubtrees:
 
         top(0)
         source = "federation" if self.level else "own"
-        columns = [np.array(each) for each in zip(*rows, strict=True)]
+        columns = [np.array(column) for column in zip(*rows, strict=True)]
         return PersonalTree(Tree.binary(*columns), np.array(values), source, weights)
 
 
-def drawn(nodes: np.ndarray, prior: float) -> np.ndarray:
+def shrunk_values(nodes: np.ndarray, prior: float) -> np.ndarray:
     """Return nodes' values, shrunk to those expected there by `prior` records."""
     size = nodes["size"][:, None]
     return np.asarray((size * nodes["values"] + prior * nodes["expected"]) / (size + prior))
 
 
-def drawn_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
-    """Return class fractions as :func:`drawn`, shrunk only as far as each node's own label is unchanged.
+def shrunk_firmly(nodes: np.ndarray, prior: float) -> np.ndarray:
+    """Return class fractions as :func:`shrunk_values`, shrunk only as far as each node's own label is unchanged.
 
     Between local fractions o and shrunk ones, o + t (e - o) with t up to prior / (size + prior), local label a stays
     ahead of b while t < (o_a - o_b) / ((o_a - o_b) - (e_a - e_b)).
     """
-    rows, own = np.arange(len(nodes)), nodes["values"]
-    label = own.argmax(axis=1)
-    ahead = own[rows, label][:, None] - own
+    rows, values = np.arange(len(nodes)), nodes["values"]
+    label = values.argmax(axis=1)
+    ahead = values[rows, label][:, None] - values
     behind = ahead - (nodes["expected"][rows, label][:, None] - nodes["expected"])
     overtaken = behind > ahead
-    ends = np.divide(ahead, behind, out=np.full_like(own, np.inf), where=overtaken).min(axis=1)
-    reach = np.minimum(prior / (nodes["size"] + prior), SETTINGS.overtaking * ends)[:, None]
-    return np.asarray(own + reach * (nodes["expected"] - own))
+    ends = np.divide(ahead, behind, out=np.full_like(values, np.inf), where=overtaken).min(axis=1)
+    fraction = np.minimum(prior / (nodes["size"] + prior), SETTINGS.overtaking * ends)[:, None]
+    return np.asarray(values + fraction * (nodes["expected"] - values))
 
 
 def choose_below(
-    client: Client, shared: Shared, folds: int, lowest: int, deepest: int
+    client: Client, shared: Shared, folds: int, minimum: int, maximum: int
 ) -> PersonalTree:
     """Choose level, depth and prior by cross-validation, or the client's own tree.
 
@@ -148,15 +148,15 @@ def choose_below(
     """
     if len(client.y) < 2:
         return LocalSubtrees(shared, int(shared.tree.depth), {}).planted(0, SETTINGS.priors[0])
-    levels, depths = range(int(shared.tree.depth) + 1), range(deepest + 1)
+    levels, depths = range(int(shared.tree.depth) + 1), range(maximum + 1)
     losses = _losses(client, shared, folds, levels, depths)
-    losses[:, 0, :lowest] = np.inf  # without a shared level, depths are those of trees grown alone
+    losses[:, 0, :minimum] = np.inf  # without a shared level, depths are those of trees grown alone
     number, level, depth = map(int, np.unravel_index(int(losses.argmin()), losses.shape))
     prior = _priors(client)[number]
-    alone = client.own_depth(folds, range(lowest, deepest + 1))
-    weights, lead = _compared(client, shared, folds, (level, depth, prior), alone)
+    alone = client.local_depth(folds, range(minimum, maximum + 1))
+    weights, difference = _compare(client, shared, folds, (level, depth, prior), alone)
     rule = SETTINGS.label_rule if client.classes else SETTINGS.number_rule
-    if not rule.accepts(lead):
+    if not rule.accepts(difference):
         return _alone(client, shared, folds, alone)
     data = client.x, client.y, client.classes
     return LocalSubtrees.grown(shared, level, *data, max(depth, 1)).planted(depth, prior, weights)
@@ -173,60 +173,60 @@ def _alone(client: Client, shared: Shared, folds: int, depth: int) -> PersonalTr
     if not client.classes:
         return tree
     losses = np.zeros(len(SETTINGS.priors))
-    for held, _, grown in _held_out(client, shared, folds, [0], depth):
-        at = local.reached_by_depth(grown.below[0], client.x[held], range(depth, depth + 1))[0]
-        true = client.y[held].astype(int)
+    for fold, _, model in _held_out(client, shared, folds, [0], depth):
+        leaf = local.reached_by_depth(model.below[0], client.x[fold], range(depth, depth + 1))[0]
+        true = client.y[fold].astype(int)
         for number, prior in enumerate(SETTINGS.priors):
-            likelihood = drawn_firmly(grown.below[0], prior)[at, true]
+            likelihood = shrunk_firmly(model.below[0], prior)[leaf, true]
             losses[number] -= np.log(np.maximum(likelihood, LEAST)).sum()
-    return replace(tree, values=drawn_firmly(nodes, SETTINGS.priors[int(losses.argmin())]))
+    return replace(tree, values=shrunk_firmly(nodes, SETTINGS.priors[int(losses.argmin())]))
 
 
 def _priors(client: Client) -> tuple[float, ...]:
     return SETTINGS.priors if client.classes else SETTINGS.number_priors
 
 
-def _compared(
+def _compare(
     client: Client, shared: Shared, folds: int, chosen: tuple[int, int, float], alone: int
 ) -> tuple[np.ndarray | None, ScoreDifference]:
     """Return a choice's best class weights (None: equal, or a number), and its score difference."""
     level, depth, prior = chosen
     scoring = Scoring(bool(client.classes), "folds", folds=folds)
-    true, local_tree = client.own_held_out(scoring, alone)
-    grafts, at = _held_out(client, shared, folds, [level], depth), range(depth, depth + 1)
-    values = [graft.by_depth(client.x[held], at, [prior])[0, 0] for held, _, graft in grafts]
+    true, local_tree = client.held_out_predictions(scoring, alone)
+    grafts, depths = _held_out(client, shared, folds, [level], depth), range(depth, depth + 1)
+    values = [model.by_depth(client.x[fold], depths, [prior])[0, 0] for fold, _, model in grafts]
     predicted = np.concatenate(values)
     if not client.classes:
         return None, of_numbers(true, local_tree, predicted[:, 0])
     common = np.maximum(shared.values[0], SETTINGS.min_fraction)
     weights = [common**-power for power in SETTINGS.label_powers]
     labels = [local.labels(predicted * weight) for weight in weights]
-    best = int(np.argmax([local.f1(true, each, client.classes) for each in labels]))
-    lead = of_labels(true, local_tree, labels[best], client.classes)
-    return (weights[best] if best else None), lead
+    best = int(np.argmax([local.f1(true, y_pred, client.classes) for y_pred in labels]))
+    difference = of_labels(true, local_tree, labels[best], client.classes)
+    return (weights[best] if best else None), difference
 
 
 def _held_out(
     client: Client, shared: Shared, folds: int, levels: Sequence[int], depth: int
 ) -> Iterator[tuple[np.ndarray, int, LocalSubtrees]]:
     """Yield, for each fold and level, the held-out records, the level, and subtrees on all others."""
-    everyone = np.arange(len(client.y))
-    for held in local.folds(client.order, folds):
-        rest = np.setdiff1d(everyone, held)
+    rows = np.arange(len(client.y))
+    for fold in local.folds(client.order, folds):
+        rest = np.setdiff1d(rows, fold)
         data = client.x[rest], client.y[rest], client.classes
         for level in levels:
-            yield held, level, LocalSubtrees.grown(shared, level, *data, max(depth, 1))
+            yield fold, level, LocalSubtrees.grown(shared, level, *data, max(depth, 1))
 
 
 def _losses(client: Client, shared: Shared, folds: int, levels: range, depths: range) -> np.ndarray:
     """Return cross-validated log losses, or squared errors; shape (priors, levels, depths)."""
     priors = _priors(client)
     losses = np.zeros((len(priors), len(levels), len(depths)))
-    for held, level, grown in _held_out(client, shared, folds, levels, depths[-1]):
-        true = client.y[held]
-        predicted = grown.by_depth(client.x[held], depths, priors)
+    for fold, level, model in _held_out(client, shared, folds, levels, depths[-1]):
+        true = client.y[fold]
+        predicted = model.by_depth(client.x[fold], depths, priors)
         if client.classes:
-            likelihood = predicted[..., np.arange(len(held)), true.astype(int)]
+            likelihood = predicted[..., np.arange(len(fold)), true.astype(int)]
             losses[:, level] -= np.log(np.maximum(likelihood, LEAST)).sum(axis=2)
         else:
             losses[:, level] += ((predicted[..., 0] - true) ** 2).sum(axis=2)

@@ -65,8 +65,8 @@ class TargetDistribution:
     def variance(self) -> float:
         """The variance of one record, never zero."""
         cells, shares = np.diff(self.edges) ** 2 / 12, self.shares
-        away = (self.middles - shares @ self.middles) ** 2 + (0.0 if self.whole else cells)
-        return max(float(shares @ away), _STILL * self.width**2)
+        squares = (self.middles - shares @ self.middles) ** 2 + (0.0 if self.whole else cells)
+        return max(float(shares @ squares), _STILL * self.width**2)
 
     def closer(self, cells: int) -> TargetDistribution:
         """Return the same over as many cells, half of them of equal mass; integers keep theirs."""
@@ -74,8 +74,8 @@ class TargetDistribution:
             return self
         even = (self.edges - self.edges[0]) / self.width
         mass = np.concatenate([[0.0], np.cumsum(self.shares)])
-        reached = _BY_MASS * mass / mass[-1] + (1 - _BY_MASS) * even
-        edges = np.interp(np.linspace(0, 1, cells + 1), reached, self.edges)
+        cdf = _BY_MASS * mass / mass[-1] + (1 - _BY_MASS) * even
+        edges = np.interp(np.linspace(0, 1, cells + 1), cdf, self.edges)
         edges = np.unique(np.concatenate([self.edges[[0, -1]], edges[1:-1]]))
         shares = np.full(len(edges) - 1, 1 / (len(edges) - 1))
         return TargetDistribution(edges, shares, self.mean, self.uncertain)
@@ -84,53 +84,51 @@ class TargetDistribution:
         """Return the update by one round's noisy counts by cell, with noise variance and number of records."""
         mass = Mass.from_counts(counts[None], np.array([variance]), np.array([records]))
         first, last = self._with_room(mass.run(0, _DOUBT), variance, records)
-        likely = mass.counts[0, first : last + 1]
-        total = likely.sum()
-        shares = likely / total if total > 0 else np.full(len(likely), 1 / len(likely))
+        masses = mass.counts[0, first : last + 1]
+        total = masses.sum()
+        shares = masses / total if total > 0 else np.full(len(masses), 1 / len(masses))
         edges = self.edges[first : last + 2]
-        found = TargetDistribution(edges, shares, self.mean, self.uncertain, self.whole)
-        return found.heard(self, counts, variance, records)
+        result = TargetDistribution(edges, shares, self.mean, self.uncertain, self.whole)
+        return result.combined(self, counts, variance, records)
 
-    def _with_room(
-        self, found: tuple[int, int], variance: float, records: float
-    ) -> tuple[int, int]:
+    def _with_room(self, run: tuple[int, int], variance: float, records: float) -> tuple[int, int]:
         """Return the run of cells with a margin for tails, wider for less noise."""
         noise = math.sqrt(variance * len(self.shares)) / records
-        ends = self.edges[[found[0], found[1] + 1]]
-        room = _ROOM * max(0.0, 1 - noise / _DIM) * float(ends[1] - ends[0])
-        first = int(np.searchsorted(self.edges, ends[0] - room, side="right")) - 1
-        last = int(np.searchsorted(self.edges, ends[1] + room, side="left")) - 1
-        return max(min(first, found[0]), 0), min(max(last, found[1]), len(self.shares) - 1)
+        ends = self.edges[[run[0], run[1] + 1]]
+        margin = _ROOM * max(0.0, 1 - noise / _DIM) * float(ends[1] - ends[0])
+        first = int(np.searchsorted(self.edges, ends[0] - margin, side="right")) - 1
+        last = int(np.searchsorted(self.edges, ends[1] + margin, side="left")) - 1
+        return max(min(first, run[0]), 0), min(max(last, run[1]), len(self.shares) - 1)
 
-    def heard(
-        self, former: TargetDistribution, counts: np.ndarray, variance: float, records: float
+    def combined(
+        self, previous: TargetDistribution, counts: np.ndarray, variance: float, records: float
     ) -> TargetDistribution:
         """Return the same, with the mean (clipped to these cells) combined by precision with former counts'."""
         ends = self.edges[[0, -1]] + (np.array([0.5, -0.5]) if self.whole else 0.0)
         middle = float(ends.sum() / 2)
-        away = np.clip(former.middles, *ends) - middle
-        told = middle + float(np.clip(counts @ away / records, *(ends - middle)))
-        unknown = 0.0 if self.whole else float(self.shares**2 @ np.diff(self.edges) ** 2) / 12
-        noise = variance * float(away @ away) / records**2 + unknown
-        trust = 1.0 if math.isinf(self.uncertain) else self.uncertain / (self.uncertain + noise)
-        mean = float(np.clip(self.mean + trust * (told - self.mean), *ends))
-        return replace(self, mean=mean, uncertain=trust * noise)
+        offsets = np.clip(previous.middles, *ends) - middle
+        estimate = middle + float(np.clip(counts @ offsets / records, *(ends - middle)))
+        within = 0.0 if self.whole else float(self.shares**2 @ np.diff(self.edges) ** 2) / 12
+        noise = variance * float(offsets @ offsets) / records**2 + within
+        gain = 1.0 if math.isinf(self.uncertain) else self.uncertain / (self.uncertain + noise)
+        mean = float(np.clip(self.mean + gain * (estimate - self.mean), *ends))
+        return replace(self, mean=mean, uncertain=gain * noise)
 
-    def bins(self, most: int) -> Bins:
+    def bins(self, limit: int) -> Bins:
         """Return at most ``most`` bins of equal mass; the mean is shrunk towards the middle by its noise."""
-        edges = quantile_edges(self.edges, self.shares, most)
+        edges = quantile_edges(self.edges, self.shares, limit)
         if self.whole:
             cuts = self.edges[1:-1]
-            edges = cuts if len(cuts) < most else np.unique(np.floor(edges) + 0.5)
+            edges = cuts if len(cuts) < limit else np.unique(np.floor(edges) + 0.5)
             edges = edges[(edges > self.edges[0]) & (edges < self.edges[-1])]
         if not len(edges):  # a single integer
             edges, means = self.edges[:1], np.repeat(self.middles, 2)
         else:
             means = bin_means(self.edges, self.shares, edges)
-        middle, spread = float(self.edges[[0, -1]].sum() / 2), (_STRAY_MEAN * self.width) ** 2
-        trust = spread / (spread + self.uncertain)
-        mean = middle + trust * (self.mean - middle)
-        return Bins(edges, means, mean, trust * self.uncertain, self.variance)
+        middle, prior_var = float(self.edges[[0, -1]].sum() / 2), (_STRAY_MEAN * self.width) ** 2
+        gain = prior_var / (prior_var + self.uncertain)
+        mean = middle + gain * (self.mean - middle)
+        return Bins(edges, means, mean, gain * self.uncertain, self.variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +142,11 @@ class Bins:
     variance: float  #: of one record
 
     @property
-    def worth(self) -> tuple[float, ...]:
+    def class_values(self) -> tuple[float, ...]:
         """Return the means relative to the target's, in its std, for choosing splits."""
         return tuple(((self.means - self.mean) / math.sqrt(self.variance)).tolist())
 
-    def values(self, growth: NoisyTreeGrower) -> np.ndarray:
+    def values(self, grower: NoisyTreeGrower) -> np.ndarray:
         """Return a mean for each node, shrunk by the noise of its counts c; shape (nodes, 1).
 
         For n records with values w, d = sum c (w - m) / n is the node's deviation from m, its parent's mean, with noise
@@ -156,29 +154,29 @@ class Bins:
         the target's own cells. Any other node's deviation is zero with probability one half, or normal with a variance
         that is a fraction of the target's. The result is the posterior mean.
         """
-        found = np.full(len(growth.nodes), self.mean)
-        for number, node in enumerate(growth.added_up()):
-            away = self.means - found[number]
-            least = max(math.sqrt(node.variance * len(away)), 1.0)
-            size = max(float(node.counts.sum()), least)
-            departure = float(node.counts @ away) / size
-            noise = node.variance * float(away @ away) / size**2
+        means = np.full(len(grower.nodes), self.mean)
+        for number, node in enumerate(grower.added_up()):
+            offsets = self.means - means[number]
+            minimum = max(math.sqrt(node.variance * len(offsets)), 1.0)
+            size = max(float(node.counts.sum()), minimum)
+            deviation = float(node.counts @ offsets) / size
+            noise = node.variance * float(offsets @ offsets) / size**2
             if not number:
-                found[0] += self.uncertain / (self.uncertain + noise + 1e-300) * departure
+                means[0] += self.uncertain / (self.uncertain + noise + 1e-300) * deviation
             else:
-                found[number] += borne_out(departure, noise + self.variance / size, self.variance)
-            held_to = np.clip(found[number], self.means.min(), self.means.max())
-            found[[number, *(child for child in node.children if child >= 0)]] = held_to
-        return found[:, None]
+                means[number] += spike_slab(deviation, noise + self.variance / size, self.variance)
+            clipped = np.clip(means[number], self.means.min(), self.means.max())
+            means[[number, *(child for child in node.children if child >= 0)]] = clipped
+        return means[:, None]
 
 
-def borne_out(departure: float, noise: float, variance: float) -> float:
+def spike_slab(deviation: float, noise: float, variance: float) -> float:
     """Return the posterior mean of a deviation that may be zero, from its noise variance and the target's."""
     priors = variance * np.array([0.0, *SETTINGS.prior_fractions])
-    chances = np.array(
+    p = np.array(
         [_ALIKE, *((1 - _ALIKE) / len(SETTINGS.prior_fractions) for _ in SETTINGS.prior_fractions)]
     )
-    whole = priors + noise
-    logs = np.log(chances) - departure**2 / (2 * whole) - np.log(whole) / 2
+    variances = priors + noise
+    logs = np.log(p) - deviation**2 / (2 * variances) - np.log(variances) / 2
     weights = np.exp(logs - logs.max())
-    return float(departure * (weights @ (priors / whole)) / weights.sum())
+    return float(deviation * (weights @ (priors / variances)) / weights.sum())

@@ -8,16 +8,16 @@ from privfed.learners.genetic_tree.structures import trimmed
 
 
 def tournaments(
-    fitness: np.ndarray, count: int, pressure: int, rng: np.random.Generator
+    fitness: np.ndarray, count: int, contestants: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Return winners of `count` tournaments among ``pressure`` random strings (s), distinct if possible.
 
     `fitness` has shape (candidates,); higher is better.
     """
-    size = min(pressure, len(fitness))
+    size = min(contestants, len(fitness))
     drawn = np.argsort(rng.random((count, len(fitness))), axis=1)[:, :size]
-    known = np.nan_to_num(fitness, nan=-np.inf)  # an elite string without a score wins nothing
-    return np.asarray(drawn[np.arange(count), np.argmax(known[drawn], axis=1)])
+    scores = np.nan_to_num(fitness, nan=-np.inf)  # an elite string without a score wins nothing
+    return np.asarray(drawn[np.arange(count), np.argmax(scores[drawn], axis=1)])
 
 
 def crossover(parents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -51,10 +51,10 @@ def mutate(
 def flip(genes: np.ndarray, features: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """Apply node flip: ``count`` genes of each string become another feature, or nil."""
     changed = genes.copy()
-    at = np.argsort(rng.random(genes.shape), axis=1)[:, :count]
-    old = np.take_along_axis(genes, at, axis=1).astype(np.int64) + 1
+    positions = np.argsort(rng.random(genes.shape), axis=1)[:, :count]
+    old = np.take_along_axis(genes, positions, axis=1).astype(np.int64) + 1
     other = (old + rng.integers(1, features + 1, old.shape)) % (features + 1) - 1
-    np.put_along_axis(changed, at, other.astype(genes.dtype), axis=1)
+    np.put_along_axis(changed, positions, other.astype(genes.dtype), axis=1)
     return changed
 
 
@@ -62,8 +62,8 @@ def swap(genes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Apply node swap: two genes of each string are exchanged, ``count`` times."""
     changed, rows = genes.copy(), np.arange(len(genes))
     for _ in range(count):
-        one, other = rng.integers(0, genes.shape[1], (2, len(genes)))
-        changed[rows, one], changed[rows, other] = changed[rows, other], changed[rows, one]
+        first, second = rng.integers(0, genes.shape[1], (2, len(genes)))
+        changed[rows, first], changed[rows, second] = changed[rows, second], changed[rows, first]
     return changed
 
 

@@ -35,19 +35,19 @@ class PersonalTree:
         rows: list[tuple[int, float, int, int]] = []
         nodes: list[int] = []
 
-        def add(node: int, at: int, span: int) -> int:
-            gene, number = (int(genes[at]) if span else NIL), len(nodes)
-            found = trie.children(node, gene) if gene != NIL else None
+        def add(node: int, pos: int, span: int) -> int:
+            gene, number = (int(genes[pos]) if span else NIL), len(nodes)
+            children = trie.children(node, gene) if gene != NIL else None
             nodes.append(node)
             rows.append((NIL, 0.0, NIL, NIL))
-            if found is not None:
-                left, right, threshold = found
-                below = add(left, at + 1, span // 2), add(right, at + 1 + span // 2, span // 2)
-                rows[number] = (gene, float(np.nextafter(threshold, np.inf)), *below)
+            if children is not None:
+                left, right, threshold = children
+                sides = add(left, pos + 1, span // 2), add(right, pos + 1 + span // 2, span // 2)
+                rows[number] = (gene, float(np.nextafter(threshold, np.inf)), *sides)
             return number
 
         add(root, 0, length(trie.depth))
-        tree = Tree.binary(*(np.array(each) for each in zip(*rows, strict=True)))
+        tree = Tree.binary(*(np.array(column) for column in zip(*rows, strict=True)))
         return cls(tree, _values(trie, np.array(nodes)), "federation")
 
     @classmethod
@@ -65,24 +65,24 @@ class PersonalTree:
         """The number of decision nodes."""
         return int((self.tree.feature >= 0).sum())
 
-    def pruned(self, x: np.ndarray, leaves: int) -> Self:
+    def pruned(self, X: np.ndarray, leaves: int) -> Self:
         """Merge leaves until there are at most ``leaves``, by the smallest increase of squared error at ``x``.
 
         A merged node has the mean of its leaves, weighted by their records in ``x``, shape (records, features).
         """
         children, values = np.array(self.tree.children), np.array(self.values)
         feature, sizes = np.array(self.tree.feature), np.full(len(self.tree.feature), 1e-9)
-        sizes += np.bincount(self.tree.reach(x), minlength=len(sizes))
+        sizes += np.bincount(self.tree.reach(X), minlength=len(sizes))
         inner = np.flatnonzero(feature >= 0)
         for node in inner[::-1]:
-            own = children[node]
-            sizes[node] = sizes[own].sum()
-            values[node] = sizes[own] @ values[own] / sizes[node]
+            pair = children[node]
+            sizes[node] = sizes[pair].sum()
+            values[node] = sizes[pair] @ values[pair] / sizes[node]
         while len(inner) >= max(leaves, 1):
             ends = inner[(feature[children[inner]] < 0).all(axis=1)]
-            below = children[ends]
-            stray = ((values[below] - values[ends][:, None]) ** 2).sum(axis=2)
-            node = ends[int((sizes[below] * stray).sum(axis=1).argmin())]
+            pairs = children[ends]
+            squares = ((values[pairs] - values[ends][:, None]) ** 2).sum(axis=2)
+            node = ends[int((sizes[pairs] * squares).sum(axis=1).argmin())]
             feature[node], children[node] = -1, -1
             inner = inner[inner != node]
         kept, cuts = [0], self.tree.cuts[:, 0]
@@ -96,9 +96,9 @@ class PersonalTree:
         )
         return replace(self, tree=tree, values=values[kept])
 
-    def predict(self, x: np.ndarray) -> np.ndarray:
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """Return the value of each row's leaf, shape (rows, classes or 1)."""
-        return np.asarray(self.values[self.tree.reach(x)])
+        return np.asarray(self.values[self.tree.reach(X)])
 
     def weighed(self, values: np.ndarray) -> np.ndarray:
         """Return weighted class fractions, the largest of which is the label."""
@@ -107,16 +107,16 @@ class PersonalTree:
     def to_text(self, schema: Schema, classes: Sequence[Any] = ()) -> str:
         """Format the tree, a line per branch."""
         width = np.ptp(schema.columns[-1].bounds)
-        return self.tree.to_text(schema, lambda node: self.said(node, classes, width))
+        return self.tree.to_text(schema, lambda node: self.leaf_text(node, classes, width))
 
-    def said(self, node: int, classes: Sequence[Any] = (), width: float = np.inf) -> str:
+    def leaf_text(self, node: int, classes: Sequence[Any] = (), width: float = np.inf) -> str:
         """Format a leaf: its label with the class's fraction, ``yes (0.83)``, or its mean, for a target's ``width``."""
         row = self.values[node]
         if not len(classes):
             return number_text(float(row[0]), width)
         label = int(self.weighed(row).argmax())
-        told = f"{row[label]:.3g}" if row[label] < 0.9995 else "> 0.999"
-        return f"{shown(str(classes[label]))} ({told})"
+        fraction = f"{row[label]:.3g}" if row[label] < 0.9995 else "> 0.999"
+        return f"{shown(str(classes[label]))} ({fraction})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as plain data."""
@@ -132,17 +132,17 @@ class PersonalTree:
         }
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the output of :meth:`to_dict`."""
-        feature = np.array(plain["feature"], dtype=np.int64)
-        children = np.array(plain["children"], dtype=np.int64)
-        cuts = np.array(plain["cuts"], dtype=float)[:, 0]
+        feature = np.array(data["feature"], dtype=np.int64)
+        children = np.array(data["children"], dtype=np.int64)
+        cuts = np.array(data["cuts"], dtype=float)[:, 0]
         tree = Tree.binary(feature, cuts, children[:, 0], children[:, 1])
-        weights = np.array(plain["weights"], dtype=float) if plain["weights"] else None
-        return cls(tree, np.array(plain["values"], dtype=float), str(plain["source"]), weights)
+        weights = np.array(data["weights"], dtype=float) if data["weights"] else None
+        return cls(tree, np.array(data["values"], dtype=float), str(data["source"]), weights)
 
     @classmethod
-    def off_shelf(cls, kept: Any, schema: Schema, outputs: int) -> Self:
+    def off_shelf(cls, data: Any, schema: Schema, outputs: int) -> Self:
         """Read the output of :meth:`to_dict` from a shelf, which may be another federation's or damaged.
 
         Args:
@@ -154,7 +154,7 @@ class PersonalTree:
             InputError: it is no tree over that schema; the message has none of its values.
         """
         try:
-            tree = cls.from_dict(kept)
+            tree = cls.from_dict(data)
             tree._hold_to(schema, outputs)
         except (LookupError, TypeError, ValueError, OverflowError, QueryError):
             raise InputError(
@@ -166,8 +166,8 @@ class PersonalTree:
     def _hold_to(self, schema: Schema, outputs: int) -> None:
         self.tree.check(schema)
         fits = self.values.shape == (len(self.tree.feature), outputs)
-        weighed = self.weights is None or self.weights.shape == (outputs,)
-        if not (fits and weighed and np.isfinite(self.values).all()):
+        weighted = self.weights is None or self.weights.shape == (outputs,)
+        if not (fits and weighted and np.isfinite(self.values).all()):
             raise ValueError("each node needs finite values, one for each class")
 
 
@@ -207,27 +207,27 @@ def _stays(
 
     For numbers, unless the candidate is better by a standard error: the best of many is overestimated.
     """
-    true, own = client.own_held_out(scoring, depth)
+    true, alone = client.held_out_predictions(scoring, depth)
     if client.classes:
-        return local.f1(true, own, client.classes) > score * (1 + SETTINGS.own_margin)
+        return local.f1(true, alone, client.classes) > score * (1 + SETTINGS.own_margin)
     fits = enumerate(client.roots(scoring))
-    trees = [(PersonalTree.of_candidate(trie, genes, n), held) for n, (_, held) in fits]
-    said = [tree.predict(client.x[held])[:, 0] for tree, held in trees]
-    return not SETTINGS.number_rule.accepts(of_numbers(true, own, np.concatenate(said)))
+    trees = [(PersonalTree.of_candidate(trie, genes, n), rows) for n, (_, rows) in fits]
+    predicted = [tree.predict(client.x[rows])[:, 0] for tree, rows in trees]
+    return not SETTINGS.number_rule.accepts(of_numbers(true, alone, np.concatenate(predicted)))
 
 
 def choose(client: Client, population: Population, scoring: Scoring, rule: Choice) -> PersonalTree:
     """Return a client's best candidate, fitted; ties: the one with the best overall fitness."""
     trie = client.trie(scoring, population.depth)
-    said = scores(trie, population.genes)
-    best = int(said.argmax())
+    fitness = scores(trie, population.genes)
+    best = int(fitness.argmax())
     if rule.own and len(client.y):
         depths = range(rule.lowest, rule.deepest + 1)
-        depth = client.own_depth(scoring.folds, depths)
-        if _stays(client, trie, scoring, depth, population.genes[best], float(said[best])):
+        depth = client.local_depth(scoring.folds, depths)
+        if _stays(client, trie, scoring, depth, population.genes[best], float(fitness[best])):
             nodes = local.cart(client.x, client.y, client.classes, depth)
             return PersonalTree.of_nodes(nodes, "own")
     if rule.refit or scoring.held == "folds":
-        everyone = np.arange(len(client.y))
-        trie = Trie(client.table, [(everyone, everyone)], population.depth)
+        rows = np.arange(len(client.y))
+        trie = Trie(client.table, [(rows, rows)], population.depth)
     return PersonalTree.of_candidate(trie, population.genes[best])

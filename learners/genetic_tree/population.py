@@ -43,8 +43,8 @@ class Population:
         """Raise QueryError for an excessive depth or number, unknown features, or codes that are not trees."""
         check_depth(self.depth)
         if not 1 <= self.count <= MOST_GENES // length(self.depth):
-            most = MOST_GENES // length(self.depth)
-            raise QueryError("malformed", f"candidates of this depth must number 1 to {most}")
+            limit = MOST_GENES // length(self.depth)
+            raise QueryError("malformed", f"candidates of this depth must number 1 to {limit}")
         codes, features = self.codes, len(schema.features)
         if codes.ndim != 1 or codes.dtype not in (np.uint8, np.int64):
             raise QueryError("malformed", "candidates are one row of bytes or whole numbers")

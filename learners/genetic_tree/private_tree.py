@@ -63,7 +63,7 @@ class PrivateTree:
     _edges: list[np.ndarray] = field(default_factory=list)
     _bins: Bins | None = None
     #: Noisy counts of whole columns, and the noise variance of each count.
-    _told: list[tuple[np.ndarray, float]] = field(default_factory=list)
+    _counts: list[tuple[np.ndarray, float]] = field(default_factory=list)
 
     def grow(self) -> Shared:
         """Query and split, level by level (NobodyAnswered: the first query has no answer)."""
@@ -71,69 +71,69 @@ class PrivateTree:
         self._edges = self.find_edges()
         if not self.classify:
             self._bins = self.find_bins()
-        rule = SplitCriterion(worth=None if self._bins is None else self._bins.worth)
-        growth = NoisyTreeGrower(classes(schema) if self._bins is None else len(self._bins.means))
+        rule = SplitCriterion(class_values=None if self._bins is None else self._bins.class_values)
+        grower = NoisyTreeGrower(classes(schema) if self._bins is None else len(self._bins.means))
         open_, features = [0], np.arange(len(schema.features))
         for level in range(self.plan.depth):
-            asked = self._question(growth, open_, features, level)
+            query = self._query(grower, open_, features, level)
             ask = self.federation.ask_offered if level else self.federation.ask
-            told = ask(asked).only
-            if "counts" not in told:
+            reply = ask(query).only
+            if "counts" not in reply:
                 break
-            counts = np.asarray(told.total("counts"), dtype=float)
-            variance = told.deviation("counts") ** 2
-            open_ = growth.level(open_, counts, features, asked.edges, variance, rule)
+            counts = np.asarray(reply.total("counts"), dtype=float)
+            variance = reply.deviation("counts") ** 2
+            open_ = grower.level(open_, counts, features, query.edges, variance, rule)
             self.levels += 1
             if not level:
-                features = self._promising(counts[0], features, variance, rule)
+                features = self._best_features(counts[0], features, variance, rule)
             if not open_:
                 break
-        self._hear_leaves(growth)
+        self._query_leaves(grower)
         if self._bins is None:
-            return Shared(growth.tree, growth.smoothed(SETTINGS.parent_weight))
-        return Shared(growth.tree, self._bins.values(growth))
+            return Shared(grower.tree, grower.smoothed(SETTINGS.parent_weight))
+        return Shared(grower.tree, self._bins.values(grower))
 
     @property
     def _target_edges(self) -> np.ndarray | None:
         return None if self._bins is None else self._bins.edges
 
-    def _hear_leaves(self, growth: NoisyTreeGrower) -> None:
+    def _query_leaves(self, grower: NoisyTreeGrower) -> None:
         """Query the leaves' counts again, as those that chose the last splits are biased."""
-        tree = growth.tree
-        told = self.federation.ask_offered(NodeTotals(tree, tree.leaves, self._target_edges)).only
-        if "counts" not in told:
+        tree = grower.tree
+        reply = self.federation.ask_offered(NodeTotals(tree, tree.leaves, self._target_edges)).only
+        if "counts" not in reply:
             return
-        variance = told.deviation("counts") ** 2
-        for leaf, counts in zip(tree.leaves, np.asarray(told.total("counts"), float), strict=True):
-            growth.nodes[leaf].hear(counts, variance)
+        variance = reply.deviation("counts") ** 2
+        for leaf, counts in zip(tree.leaves, np.asarray(reply.total("counts"), float), strict=True):
+            grower.nodes[leaf].combine(counts, variance)
 
-    def _question(
-        self, growth: NoisyTreeGrower, open_: Sequence[int], features: np.ndarray, level: int
+    def _query(
+        self, grower: NoisyTreeGrower, open_: Sequence[int], features: np.ndarray, level: int
     ) -> NodeCounts:
         kind = NodeCounts if level else RootCounts
         edges = padded([self._edges[f] for f in features], self.plan.bins - 1)
         nodes = np.array(open_, dtype=np.int64)
-        return kind(growth.tree, nodes, features, edges, self._target_edges)
+        return kind(grower.tree, nodes, features, edges, self._target_edges)
 
-    def _promising(
+    def _best_features(
         self, counts: np.ndarray, features: np.ndarray, variance: float, rule: SplitCriterion
     ) -> np.ndarray:
         """Return the features that split the root best, in the original order."""
         edges = padded([self._edges[f] for f in features], self.plan.bins - 1)
-        found = gains(counts, edges, variance, rule).max(axis=1)
-        best = np.argsort(-found, kind="stable")[: self.plan.features]
+        best_gains = gains(counts, edges, variance, rule).max(axis=1)
+        best = np.argsort(-best_gains, kind="stable")[: self.plan.features]
         return np.sort(features[best])
 
     # --- edges -------------------------------------------------------------------------------
 
     def find_edges(self) -> list[np.ndarray]:
         """Return edges of each feature's bins of equal mass, by rounds of finer cells; may raise NobodyAnswered."""
-        columns, wanted = list(self.federation.schema.features), self.plan.bins
-        found = [np.arange(np.ceil(low), np.floor(high)) + 0.5 for low, high in _few(columns)]
-        many = {n: columns[n] for n, edges in enumerate(found) if not 0 < len(edges) < wanted}
-        for n, (ends, counts) in self._refined(many).items():
-            found[n] = quantile_edges(ends, counts, wanted)
-        return found
+        columns, bins = list(self.federation.schema.features), self.plan.bins
+        result = [np.arange(np.ceil(low), np.floor(high)) + 0.5 for low, high in _few(columns)]
+        many = {n: columns[n] for n, edges in enumerate(result) if not 0 < len(edges) < bins}
+        for n, (ends, counts) in self._refine(many).items():
+            result[n] = quantile_edges(ends, counts, bins)
+        return result
 
     def find_bins(self) -> Bins:
         """Return bins of a numeric target, by rounds that locate its mass; may raise NobodyAnswered.
@@ -142,48 +142,48 @@ class PrivateTree:
         """
         schema, cells = self.federation.schema, self.plan.target_cells
         assert schema.target is not None
-        place = np.array([len(schema.features)], dtype=np.int64)
+        column = np.array([len(schema.features)], dtype=np.int64)
         mass = TargetDistribution.blank(schema.target, cells)
         for number in range(self.plan.target_rounds):
             if number:
                 mass = mass.closer(cells)
-            asked = TargetCells(place, padded([mass.edges[1:-1]], cells - 1))
-            told = self.federation.ask(asked).only
-            counts = np.asarray(told.total("counts"), dtype=float)[0, : len(mass.shares)]
-            variance = told.deviation("counts") ** 2
-            self._told.append((counts, variance))
+            query = TargetCells(column, padded([mass.edges[1:-1]], cells - 1))
+            reply = self.federation.ask(query).only
+            counts = np.asarray(reply.total("counts"), dtype=float)[0, : len(mass.shares)]
+            variance = reply.deviation("counts") ** 2
+            self._counts.append((counts, variance))
             mass = mass.updated(counts, variance, self._records.joined(_UNKNOWN).records)
         records = self._records
-        if records.records < NUMBERS.min_records_std * records.deviation:
+        if records.records < NUMBERS.min_records_std * records.std:
             mass = replace(TargetDistribution.blank(schema.target, cells), uncertain=0.0)
         return mass.bins(self.plan.targets)
 
     @property
     def _records(self) -> Count:
         """Return the number of records by all columns' counts."""
-        records, variance = total_of(*map(list, zip(*self._told, strict=True)))
+        records, variance = total_of(*map(list, zip(*self._counts, strict=True)))
         return Count(records, math.sqrt(variance))
 
-    def _refined(self, columns: dict[int, Column]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    def _refine(self, columns: dict[int, Column]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Return edges of each column's cells, and the last round's counts between them."""
         cells = self.plan.cells
         ends = {n: np.linspace(*column.bounds, cells + 1) for n, column in columns.items()}
-        told: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        counted: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for _ in range(self.plan.rounds if columns else 0):
-            for n, (edges, counts) in told.items():
+            for n, (edges, counts) in counted.items():
                 finer = quantile_edges(edges, counts, cells)
                 ends[n] = np.concatenate([edges[:1], finer, edges[-1:]])
-            inner = padded([each[1:-1] for each in ends.values()], cells - 1)
-            asked = ColumnCounts(np.array(list(ends), dtype=np.int64), inner)
-            answer = self.federation.ask(asked).only
+            inner = padded([knots[1:-1] for knots in ends.values()], cells - 1)
+            query = ColumnCounts(np.array(list(ends), dtype=np.int64), inner)
+            answer = self.federation.ask(query).only
             rows = np.asarray(answer.total("counts"), dtype=float)
-            told = {
+            counted = {
                 n: (edges, row[: len(edges) - 1])
                 for (n, edges), row in zip(ends.items(), rows, strict=True)
             }
             variance = answer.deviation("counts") ** 2
-            self._told += [(counts, variance) for _, counts in told.values()]
-        return told
+            self._counts += [(counts, variance) for _, counts in counted.values()]
+        return counted
 
 
 def _few(columns: Sequence[Column]) -> Iterator[tuple[float, float]]:

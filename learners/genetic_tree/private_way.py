@@ -41,7 +41,7 @@ class PrivateGeneticTree(Way[GeneticTreeParams, LearnedTree]):
         """Return all queries: cells, a number's own, the root, each level, the leaves, and the local effect."""
         top, scoring = self.params.top, self.params.scoring
         features = np.arange(len(schema.features))
-        few = features[: top.features]
+        used = features[: top.features]
         edges = np.full((len(features), top.bins - 1), np.inf)
         targets = None if scoring.classify else np.full(top.targets - 1, np.inf)
         cells = np.full((len(features), top.cells - 1), np.inf)
@@ -49,15 +49,15 @@ class PrivateGeneticTree(Way[GeneticTreeParams, LearnedTree]):
         planned = [Planned(ColumnCounts(features, cells), top.rounds), Planned(root, 1)]
         if not scoring.classify:
             finer = np.full((1, top.target_cells - 1), np.inf)
-            own = TargetCells(np.array([len(features)], dtype=np.int64), finer)
-            planned.insert(1, Planned(own, top.target_rounds))
+            target = TargetCells(np.array([len(features)], dtype=np.int64), finer)
+            planned.insert(1, Planned(target, top.target_rounds))
         tree, whole = full_tree(top.depth - 1), full_tree(top.depth)
         if top.depth > 1:
-            below = NodeCounts(tree, tree.leaves, few, edges[: len(few)], targets)
-            planned.append(Planned(below, top.depth - 1))
+            levels = NodeCounts(tree, tree.leaves, used, edges[: len(used)], targets)
+            planned.append(Planned(levels, top.depth - 1))
         outputs = classes(schema) if scoring.classify else 1
-        kept = self._keep_below(tree, np.zeros((len(tree.feature), outputs)))
-        return [*planned, Planned(NodeTotals(whole, whole.leaves, targets), 1), Planned(kept, 1)]
+        effect = self._keep_below(tree, np.zeros((len(tree.feature), outputs)))
+        return [*planned, Planned(NodeTotals(whole, whole.leaves, targets), 1), Planned(effect, 1)]
 
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> LearnedTree:
         """See the base."""
@@ -80,16 +80,16 @@ def private(epsilon: Number, delta: Number, top: TopPlan, *, classify: bool) -> 
     """Return a policy with Gaussian noise on all counts, under zCDP; nothing else is released."""
     budget, s = Budget.of(epsilon, delta), SETTINGS
     rho = largest_rho(budget.epsilon, budget.delta)
-    looking = s.cells_budget if classify else s.number_cells_budget
+    columns = s.cells_budget if classify else s.number_cells_budget
     target = Fraction(0) if classify else s.target_budget
-    below = rho * (1 - looking - target - s.leaves_budget)
-    root = rho * s.root_budget if top.depth > 1 else below
+    levels = rho * (1 - columns - target - s.leaves_budget)
+    root = rho * s.root_budget if top.depth > 1 else levels
 
     def gaussian(spend: Fraction, times: int = 1) -> tuple[Guard, ...]:
         return (Guard.of("gaussian", spend=spend / times, times=times),)
 
     guards: dict[str, tuple[Guard, ...]] = {
-        ColumnCounts.kind: gaussian(rho * looking, top.rounds),
+        ColumnCounts.kind: gaussian(rho * columns, top.rounds),
         RootCounts.kind: gaussian(root),
         NodeTotals.kind: gaussian(rho * s.leaves_budget),
         KeepBelow.kind: (),
@@ -97,5 +97,5 @@ def private(epsilon: Number, delta: Number, top: TopPlan, *, classify: bool) -> 
     if not classify:
         guards[TargetCells.kind] = gaussian(rho * target, top.target_rounds)
     if top.depth > 1:
-        guards[NodeCounts.kind] = gaussian(below - root, top.depth - 1)
+        guards[NodeCounts.kind] = gaussian(levels - root, top.depth - 1)
     return Policy(guards, accountant="zcdp", budget=budget, name="private")

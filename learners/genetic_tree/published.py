@@ -86,11 +86,11 @@ class PublishedGeneticTree(Way[GeneticTreeParams, LearnedTree]):
         p = self.params
         note_far_from_zero(federation.schema)
         evolution = Evolution(federation, p.evolution, p.scoring, rng, p.depth)
-        found, scoring = evolution.run(), evolution.scoring
-        federation.ask_offered(KeepBest(found, scoring, p.choice))
+        population, scoring = evolution.run(), evolution.scoring
+        federation.ask_offered(KeepBest(population, scoring, p.choice))
         return LearnedTree(
-            found.depth,
-            candidates=found,
+            population.depth,
+            candidates=population,
             elitism=evolution.elitism,
             scored_on=scoring.held,
             history=evolution.history,

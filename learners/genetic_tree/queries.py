@@ -34,8 +34,8 @@ class Size(Query):
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """Return ``size``."""
-        moved = Sensitivity(Bound(1, 1), replace_one=Bound(0, 0))
-        return {"size": Part(PartType.COUNTS, ("client",), (1,), moved)}
+        bounds = Sensitivity(Bound(1, 1), replace_one=Bound(0, 0))
+        return {"size": Part(PartType.COUNTS, ("client",), (1,), bounds)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count."""
@@ -64,7 +64,7 @@ class Depth(Query):
         """Cross-validate."""
         depths = range(self.lowest, self.deepest + 1)
         client = Client.of(view, self.scoring.classify)
-        best = client.own_depth(self.scoring.folds, depths)
+        best = client.local_depth(self.scoring.folds, depths)
         return {"depth": np.array([float(best)])}
 
 
@@ -87,8 +87,8 @@ class Structure(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Grow the tree on all records."""
-        own = Client.of(view, self.scoring.classify)
-        genes = local.structure(own.x, own.y, own.classes, self.depth)
+        client = Client.of(view, self.scoring.classify)
+        genes = local.structure(client.x, client.y, client.classes, self.depth)
         return {"nodes": pack(genes[None], self.depth)}
 
 
@@ -117,9 +117,9 @@ class Votes(Query):
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Vote."""
         client = Client.of(view, classify=False)
-        tried = client.depth_scores(self.scoring.folds, range(self.lowest, self.deepest + 1))
-        said = local.vote(tried, client.y, self.depth - self.lowest, self.rule)
-        return {"votes": np.array(said, dtype=float)}
+        scores = client.depth_scores(self.scoring.folds, range(self.lowest, self.deepest + 1))
+        votes = local.vote(scores, client.y, self.depth - self.lowest, self.rule)
+        return {"votes": np.array(votes, dtype=float)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,8 +222,8 @@ def _check_leaves(leaves: int) -> None:
         raise QueryError("malformed", "a kept tree has 2 leaves or more; 0 sets no limit")
 
 
-def _check_depths(lowest: int, deepest: int) -> None:
-    check_depth(lowest)
-    check_depth(deepest)
-    if lowest > deepest:
+def _check_depths(min_depth: int, max_depth: int) -> None:
+    check_depth(min_depth)
+    check_depth(max_depth)
+    if min_depth > max_depth:
         raise QueryError("malformed", "the lowest depth is above the deepest")

@@ -35,25 +35,25 @@ class Ranked:
     unit: float = 1.0
 
     @classmethod
-    def of(cls, x: np.ndarray, y: np.ndarray, classes: int, middle: float = 0.0) -> Ranked:
+    def of(cls, X: np.ndarray, y: np.ndarray, classes: int, middle: float = 0.0) -> Ranked:
         """Order records x, shape (records, features); a numeric target's centre without records is `middle`."""
-        columns = np.ascontiguousarray(x.T, dtype=float)
+        columns = np.ascontiguousarray(X.T, dtype=float)
         order = np.argsort(columns, axis=1, kind="stable")
         places = np.empty(columns.shape, np.min_scalar_type(max(columns.size - 1, 0)))
         numbers = np.arange(columns.size).reshape(columns.shape).astype(places.dtype)
         np.put_along_axis(places, order, numbers, axis=1)
         rising = np.take_along_axis(columns, order, axis=1)
         tied = bool((rising[:, 1:] == rising[:, :-1]).any())
-        least = np.min_scalar_type(max(len(x) - 1, 0))
-        ordered = places.ravel(), order.astype(least).ravel(), rising.ravel()
+        dtype = np.min_scalar_type(max(len(X) - 1, 0))
+        ordered = places.ravel(), order.astype(dtype).ravel(), rising.ravel()
         if classes:
             codes = y.astype(np.min_scalar_type(classes))
             return cls(columns, *ordered, codes[order].ravel(), tied, codes, classes)
         centre = float(np.mean(y)) if len(y) else middle
-        reach = float(np.abs(y - centre).max(initial=0.0)) or 1.0
-        unit = reach * max(len(y), 1) / _EXACT
-        whole = np.rint((y - centre) / unit).astype(np.int64)
-        return cls(columns, *ordered, whole[order].ravel(), tied, whole, 0, centre, unit)
+        extent = float(np.abs(y - centre).max(initial=0.0)) or 1.0
+        unit = extent * max(len(y), 1) / _EXACT
+        units = np.rint((y - centre) / unit).astype(np.int64)
+        return cls(columns, *ordered, units[order].ravel(), tied, units, 0, centre, unit)
 
     @property
     def features(self) -> int:
@@ -92,64 +92,64 @@ def best_cuts(table: Ranked, cells: np.ndarray, sizes: np.ndarray, features: np.
         sizes, features: of each pair: number of records, at least one, and feature; shape (pairs,).
     """
     ends = sizes.cumsum()
-    most = max(len(sizes), table.features) * len(table)
-    keyed = np.dtype(np.uint32 if most <= 2**32 else np.int64)
-    moved = (np.arange(len(sizes)) - features) * len(table)  # each pair's indices after the last's
-    shift = moved.astype(keyed).repeat(sizes)
+    largest = max(len(sizes), table.features) * len(table)
+    keyed = np.dtype(np.uint32 if largest <= 2**32 else np.int64)
+    delta = (np.arange(len(sizes)) - features) * len(table)  # each pair's indices after the last's
+    shift = delta.astype(keyed).repeat(sizes)
     keys = table.places.take(cells).astype(keyed, copy=False)
     keys += shift
     keys.sort()
     keys -= shift
-    places = keys.astype(np.intp)
-    codes, apart = table.codes.take(places), np.ones(len(places), bool)
+    index = keys.astype(np.intp)
+    codes, apart = table.codes.take(index), np.ones(len(index), bool)
     if table.tied:
-        values = table.rising.take(places)
+        values = table.rising.take(index)
         np.not_equal(values[1:], values[:-1], out=apart[:-1])
     elif table.classes and sizes.max() < _EXACTLY:
         np.not_equal(codes[1:], codes[:-1], out=apart[:-1])
     apart[ends - 1] = True  # no cut, but the end of its pair
-    at = apart.nonzero()[0]
-    until = at.searchsorted(ends)
+    borders = apart.nonzero()[0]
+    until = borders.searchsorted(ends)
     since = np.concatenate([[0], until[:-1]])
-    sums, scores = _scores(table, codes, ends, at, until - since)
+    sums, scores = _scores(table, codes, ends, borders, until - since)
     scores[until - 1] = -1.0
     greatest = np.maximum.reduceat(scores, since)
     winners = (scores == greatest.repeat(until - since)).nonzero()[0]
     first = winners[winners.searchsorted(since)]
     pairs = (greatest >= 0).nonzero()[0]
     first = first[pairs]
-    low, high = table.rising[places[at[first]]], table.rising[places[at[first] + 1]]
+    low, high = table.rising[index[borders[first]]], table.rising[index[borders[first] + 1]]
     if len(pairs) < len(sizes):
-        places = places[(greatest >= 0).repeat(sizes)]
+        index = index[(greatest >= 0).repeat(sizes)]
     middle = low / 2 + high / 2
     thresholds = np.where(middle < high, middle, low)  # never the higher value itself
     parts = sums.take(first, axis=2).T
-    return Cuts(pairs, thresholds, parts[..., 0], parts[..., 1:], places)
+    return Cuts(pairs, thresholds, parts[..., 0], parts[..., 1:], index)
 
 
 def _scores(
-    table: Ranked, codes: np.ndarray, ends: np.ndarray, at: np.ndarray, cuts: np.ndarray
+    table: Ranked, codes: np.ndarray, ends: np.ndarray, borders: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return both sides' sums and the score of cuts after some records, ``cuts`` per pair.
 
     The sums have shape (1 + sums, 2, cuts): number of records, then by class, or the target's sum.
     """
     short = table.classes > 0 and len(table) <= _SHORT
-    whole, squared = (np.int32, np.int32) if short else (np.int64, np.float64)
-    running = np.empty((max(table.classes, 2), len(codes)), whole)  # up to each record
+    integer, squared = (np.int32, np.int32) if short else (np.int64, np.float64)
+    running = np.empty((max(table.classes, 2), len(codes)), integer)  # up to each record
     running[0] = np.arange(1, len(codes) + 1)
-    each = codes == np.arange(len(running) - 1)[:, None] if table.classes else codes[None]
-    each.cumsum(axis=1, out=running[1:])
+    member = codes == np.arange(len(running) - 1)[:, None] if table.classes else codes[None]
+    member.cumsum(axis=1, out=running[1:])
     after = running.take(ends - 1, axis=1)
     before = np.zeros_like(after)
     before[:, 1:] = after[:, :-1]
-    upto = running.take(at, axis=1)
+    sum_to = running.take(borders, axis=1)
     count = len(running) + (table.classes > 1)
-    sides = np.empty((count, 2, len(at)), whole)
-    np.subtract(upto, before.repeat(cuts, axis=1), out=sides[: len(running), 0])
-    np.subtract(after.repeat(cuts, axis=1), upto, out=sides[: len(running), 1])
+    sides = np.empty((count, 2, len(borders)), integer)
+    np.subtract(sum_to, before.repeat(cuts, axis=1), out=sides[: len(running), 0])
+    np.subtract(after.repeat(cuts, axis=1), sum_to, out=sides[: len(running), 1])
     if table.classes > 1:
         sides[-1] = reduce(np.subtract, sides[:-1])
-    squares = reduce(np.add, [np.square(one, dtype=squared) for one in sides[1:]])
+    squares = reduce(np.add, [np.square(sums, dtype=squared) for sums in sides[1:]])
     left, right = squares / np.maximum(sides[0], 1)  # no records after a pair's last
     return sides, left + right

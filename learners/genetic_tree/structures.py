@@ -32,20 +32,20 @@ def spans(depth: int) -> np.ndarray:
 
 def levels(depth: int) -> Iterator[np.ndarray]:
     """Yield positions of each level: a left child at p + 1, the right one after the left subtree."""
-    at = np.zeros(1, dtype=np.int64)
+    p = np.zeros(1, dtype=np.int64)
     for level in range(depth):
-        yield at
+        yield p
         half = length(depth - level - 1)
-        at = np.column_stack([at + 1, at + 1 + half]).ravel()
+        p = np.column_stack([p + 1, p + 1 + half]).ravel()
 
 
 def connected(genes: np.ndarray, depth: int) -> np.ndarray:
     """Return which genes are decision nodes connected to the root, shape (candidates, 2^depth - 1)."""
     alive = np.zeros(genes.shape, dtype=bool)
-    above = np.ones((len(genes), 1), dtype=bool)
-    for at in levels(depth):
-        alive[:, at] = np.repeat(above, len(at) // above.shape[1], axis=1) & (genes[:, at] != NIL)
-        above = alive[:, at]
+    upper = np.ones((len(genes), 1), dtype=bool)
+    for p in levels(depth):
+        alive[:, p] = np.repeat(upper, len(p) // upper.shape[1], axis=1) & (genes[:, p] != NIL)
+        upper = alive[:, p]
     return alive
 
 
@@ -80,18 +80,18 @@ def _pairs(depth: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def positions(codes: np.ndarray, depth: int) -> np.ndarray:
     """Return each code's position, and the end: whole trees if it is a multiple of the strings' length."""
-    sizes, whole = spans(depth).tolist(), length(depth)
-    at, found = 0, [0]
+    sizes, genes = spans(depth).tolist(), length(depth)
+    end, ends = 0, [0]
     for code in codes.tolist():
-        at += 1 if code else sizes[at % whole]
-        found.append(at)
-    return np.array(found, dtype=np.int64)
+        end += 1 if code else sizes[end % genes]
+        ends.append(end)
+    return np.array(ends, dtype=np.int64)
 
 
-def unpack(codes: np.ndarray, at: np.ndarray, depth: int) -> np.ndarray:
+def unpack(codes: np.ndarray, ends: np.ndarray, depth: int) -> np.ndarray:
     """Invert :func:`pack`, given its :func:`positions`; shape (candidates, 2^depth - 1)."""
-    genes = np.full(int(at[-1]), NIL, dtype=np.int16)
-    genes[at[:-1]] = codes.astype(np.int64) - 1
+    genes = np.full(int(ends[-1]), NIL, dtype=np.int16)
+    genes[ends[:-1]] = codes.astype(np.int64) - 1
     return genes.reshape(-1, length(depth))
 
 
@@ -100,11 +100,11 @@ def of_tree(feature: np.ndarray, left: np.ndarray, right: np.ndarray, depth: int
     genes = np.full(length(depth), NIL, dtype=np.int16)
     open_ = [(0, 0, length(depth))]
     while open_:
-        node, at, span = open_.pop()
+        node, pos, span = open_.pop()
         if span == 0 or feature[node] < 0:
             continue
-        genes[at], half = feature[node], span // 2
-        open_ += [(int(left[node]), at + 1, half), (int(right[node]), at + 1 + half, half)]
+        genes[pos], half = feature[node], span // 2
+        open_ += [(int(left[node]), pos + 1, half), (int(right[node]), pos + 1 + half, half)]
     return genes
 
 

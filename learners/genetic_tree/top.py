@@ -23,19 +23,19 @@ class NoisySplit:
 class SplitCriterion:
     """Conditions for splitting a node."""
 
-    least: float = 15.0  #: minimum records of a child, by the noisy counts
-    doubt: float = 1.0  #: minimum records of a child, in standard deviations of a node's noise
+    min_records: float = 15.0  #: minimum records of a child, by the noisy counts
+    noise_stds: float = 1.0  #: minimum records of a child, in standard deviations of a node's noise
     #: values of the classes, for the squared error of a numeric target; empty for Gini impurity
-    worth: tuple[float, ...] | None = None
+    class_values: tuple[float, ...] | None = None
 
 
 def best_split(
     counts: np.ndarray, edges: np.ndarray, variance: float, rule: SplitCriterion
 ) -> NoisySplit | None:
     """Return the best split of one node by :func:`gains`; None without a gain."""
-    found = gains(counts, edges, variance, rule)
-    feature, edge = np.unravel_index(int(found.argmax()), found.shape)
-    gain = float(found[feature, edge])
+    table = gains(counts, edges, variance, rule)
+    feature, edge = np.unravel_index(int(table.argmax()), table.shape)
+    gain = float(table[feature, edge])
     if not gain > 0:
         return None
     sides = counts[feature, : edge + 1].sum(axis=0), counts[feature, edge + 1 :].sum(axis=0)
@@ -56,12 +56,12 @@ def gains(
     bins, classes = counts.shape[1:]
     left = np.cumsum(counts, axis=1)[:, :-1]
     right = counts.sum(axis=1, keepdims=True) - left
-    held = np.arange(1, bins)
-    least = max(rule.least, rule.doubt * float(np.sqrt(variance * bins * classes)))
-    fine = np.isfinite(edges) & (left.sum(axis=2) > least) & (right.sum(axis=2) > least)
-    sides = _quality(left, held * variance, rule) + _quality(right, (bins - held) * variance, rule)
-    whole = _quality(counts.sum(axis=1), np.array(bins * variance), rule).mean()
-    return np.asarray(np.where(fine, sides - whole, -np.inf))
+    n = np.arange(1, bins)
+    minimum = max(rule.min_records, rule.noise_stds * float(np.sqrt(variance * bins * classes)))
+    fine = np.isfinite(edges) & (left.sum(axis=2) > minimum) & (right.sum(axis=2) > minimum)
+    sides = _quality(left, n * variance, rule) + _quality(right, (bins - n) * variance, rule)
+    before = _quality(counts.sum(axis=1), np.array(bins * variance), rule).mean()
+    return np.asarray(np.where(fine, sides - before, -np.inf))
 
 
 def _quality(counts: np.ndarray, variance: np.ndarray, rule: SplitCriterion) -> np.ndarray:
@@ -78,13 +78,13 @@ def _quality(counts: np.ndarray, variance: np.ndarray, rule: SplitCriterion) -> 
     """
     classes, records = counts.shape[-1], counts.sum(axis=-1)
     size = np.maximum(records, 1.0)[..., None]
-    if rule.worth is None:
+    if rule.class_values is None:
         fractions = np.clip(counts / size, 0, 1)
         excess = classes - 2 + classes * (fractions**2).sum(axis=-1)
         return neg_weighted_impurity(counts, "gini", variance * excess)
-    worth = np.array(rule.worth)
-    statistics = np.stack([records, (counts * worth).sum(axis=-1)], axis=-1)
-    excess = ((worth - statistics[..., 1:] / size) ** 2).sum(axis=-1)
+    values = np.array(rule.class_values)
+    statistics = np.stack([records, (counts * values).sum(axis=-1)], axis=-1)
+    excess = ((values - statistics[..., 1:] / size) ** 2).sum(axis=-1)
     return neg_weighted_impurity(statistics, "squared_error", variance * excess)
 
 
@@ -99,15 +99,15 @@ class NoisyNode:
     cut: float = 0.0
     children: tuple[int, int] = (-1, -1)
 
-    def hear(self, counts: np.ndarray, variance: float) -> None:
+    def combine(self, counts: np.ndarray, variance: float) -> None:
         """Combine further counts with the known ones, weighted by precision."""
         if not self.sound:
             self.counts, self.variance, self.sound = counts, variance, True
             return
-        both = self.variance + variance
-        own = variance / both if both else 0.5
-        self.counts = own * self.counts + (1 - own) * counts
-        self.variance = self.variance * own
+        total = self.variance + variance
+        weight = variance / total if total else 0.5
+        self.counts = weight * self.counts + (1 - weight) * counts
+        self.variance = self.variance * weight
 
 
 @dataclass
@@ -137,27 +137,27 @@ class NoisyTreeGrower:
             counts: shape (nodes, features, bins, classes).
             edges, variance, rule: as for :func:`gains`.
         """
-        found: list[int] = []
+        opened: list[int] = []
         bins = counts.shape[2]
-        for node, told in zip(nodes, counts, strict=True):
-            whole = variance * bins / len(features)
-            self.nodes[node].hear(told.sum(axis=1).mean(axis=0), whole)
-            split = best_split(told, edges, variance, rule)
+        for node, cells in zip(nodes, counts, strict=True):
+            node_var = variance * bins / len(features)
+            self.nodes[node].combine(cells.sum(axis=1).mean(axis=0), node_var)
+            split = best_split(cells, edges, variance, rule)
             if split is not None:
                 cut = float(edges[split.feature, split.edge])
-                held = split.edge + 1, bins - split.edge - 1
-                below = [
-                    NoisyNode(side, variance * each, sound=False)
-                    for side, each in zip(split.below, held, strict=True)
+                widths = split.edge + 1, bins - split.edge - 1
+                sides = [
+                    NoisyNode(side, variance * width, sound=False)
+                    for side, width in zip(split.below, widths, strict=True)
                 ]
-                found += self._split(node, int(features[split.feature]), cut, below)
-        return found
+                opened += self._split(node, int(features[split.feature]), cut, sides)
+        return opened
 
-    def _split(self, node: int, feature: int, cut: float, below: Sequence[NoisyNode]) -> list[int]:
+    def _split(self, node: int, feature: int, cut: float, sides: Sequence[NoisyNode]) -> list[int]:
         new = [len(self.nodes), len(self.nodes) + 1]
         parent = self.nodes[node]
         parent.feature, parent.cut, parent.children = feature, cut, (new[0], new[1])
-        self.nodes += below
+        self.nodes += sides
         return new
 
     @property
@@ -168,15 +168,15 @@ class NoisyTreeGrower:
         return Tree.binary(np.array(features), np.array(cuts), left, right)
 
     @property
-    def shares(self) -> np.ndarray:
+    def fractions(self) -> np.ndarray:
         """Class fractions of each node, shape (nodes, classes); the parent's if no count is positive."""
         totals = np.maximum([node.counts for node in self.nodes], 0.0)
-        shares = np.full(totals.shape, 1 / self.classes)
+        fractions = np.full(totals.shape, 1 / self.classes)
         for number, node in enumerate(self.nodes):
             if totals[number].any():
-                shares[number] = totals[number] / totals[number].sum()
-            shares[[child for child in node.children if child >= 0]] = shares[number]
-        return shares
+                fractions[number] = totals[number] / totals[number].sum()
+            fractions[[child for child in node.children if child >= 0]] = fractions[number]
+        return fractions
 
     def smoothed(self, weight: float) -> np.ndarray:
         """Return class fractions of each node, shrunk to its parent's, shape (nodes, classes).
@@ -186,27 +186,27 @@ class NoisyTreeGrower:
         the variance of one record's class and s = C - 2 + C sum p^2 that of the noise in a fraction's numerator (see
         _quality), both at the parent's p. The root's parent is equal fractions of one record (Perks 1947).
         """
-        shares = np.full((len(self.nodes), self.classes), 1 / self.classes)
+        fractions = np.full((len(self.nodes), self.classes), 1 / self.classes)
         for number, node in enumerate(self.added_up()):
-            prior, size = shares[number], float(node.counts.sum())
+            prior, size = fractions[number], float(node.counts.sum())
             squares = float((prior**2).sum())
-            one, noise = 1 - squares, self.classes - 2 + self.classes * squares
-            own = size**2 * one / (size * one + node.variance * noise) if size > 0 else 0.0
-            if own > 0:
+            q, noise = 1 - squares, self.classes - 2 + self.classes * squares
+            n_eff = size**2 * q / (size * q + node.variance * noise) if size > 0 else 0.0
+            if n_eff > 0:
                 clipped = np.maximum(node.counts, 0.0)
-                above = weight if number else 1.0
-                shares[number] = (own * clipped / clipped.sum() + above * prior) / (own + above)
-            shares[[child for child in node.children if child >= 0]] = shares[number]
-        return shares
+                w = weight if number else 1.0
+                fractions[number] = (n_eff * clipped / clipped.sum() + w * prior) / (n_eff + w)
+            fractions[[child for child in node.children if child >= 0]] = fractions[number]
+        return fractions
 
     def added_up(self) -> list[NoisyNode]:
         """Return the nodes, each combined with the sum of its children's counts."""
         nodes = [replace(node) for node in self.nodes]
         for node in reversed(nodes):
-            below = [nodes[child] for child in node.children if child >= 0]
-            if below and all(child.sound for child in below):
-                left, right = below
-                node.hear(left.counts + right.counts, left.variance + right.variance)
+            children = [nodes[child] for child in node.children if child >= 0]
+            if children and all(child.sound for child in children):
+                left, right = children
+                node.combine(left.counts + right.counts, left.variance + right.variance)
         return nodes
 
 
@@ -216,8 +216,8 @@ def quantile_edges(edges: np.ndarray, counts: np.ndarray, bins: int) -> np.ndarr
     `edges` are old ones with both ends of the range, increasing, shape (old bins + 1,); `counts` noisy ones between.
     """
     mass = np.maximum(counts, 0.0) + 1e-9
-    shares = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
-    inner = np.interp(np.arange(1, bins) / bins, shares, edges)
+    cdf = np.concatenate([[0.0], np.cumsum(mass) / mass.sum()])
+    inner = np.interp(np.arange(1, bins) / bins, cdf, edges)
     return np.unique(inner[(inner > edges[0]) & (inner < edges[-1])])
 
 

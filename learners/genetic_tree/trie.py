@@ -30,9 +30,9 @@ class _Rows:
         """Append rows."""
         end = self.size + len(rows)
         if end > len(self._rows):
-            longer = np.empty((end + end // 2, *self._rows.shape[1:]), self._rows.dtype)
-            longer[: self.size] = self._rows[: self.size]
-            self._rows = longer
+            larger = np.empty((end + end // 2, *self._rows.shape[1:]), self._rows.dtype)
+            larger[: self.size] = self._rows[: self.size]
+            self._rows = larger
         self._rows[self.size : end] = rows
         self.size = end
 
@@ -86,14 +86,14 @@ class Trie:
         #: open nodes' records for fitting and for scoring; start and number of both
         self._records, self._kept = _Rows(self.table.order.dtype.type), _Rows(np.int64, 4)
         self._child = _Rows(np.int32)  #: left children of open nodes, by node and feature
-        for fit, held in self.roots:
-            own = self.table.target[fit]
-            sums = np.bincount(own, minlength=classes) if classes else [len(own), own.sum()]
-            scored = self._summed(self.table.target[held], np.zeros(len(held), np.intp), 1)
-            open_ = np.array([len(own) > 0 and own.min() < own.max()])
-            self._add(np.array([sums]), scored, open_, np.array([len(held)]))
+        for fit, test in self.roots:
+            y = self.table.target[fit]
+            sums = np.bincount(y, minlength=classes) if classes else [len(y), y.sum()]
+            scored = self._summed(self.table.target[test], np.zeros(len(test), np.intp), 1)
+            open_ = np.array([len(y) > 0 and y.min() < y.max()])
+            self._add(np.array([sums]), scored, open_, np.array([len(test)]))
             if open_[0]:
-                self._keep(np.array([[0, len(fit), len(fit), len(held)]]), fit, held)
+                self._keep(np.array([[0, len(fit), len(fit), len(test)]]), fit, test)
 
     # --- fitted nodes --------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Trie:
     def bytes(self) -> int:
         """The trie's size in bytes."""
         nodes = self._fitted, self._scored, self._open, self._cut
-        return sum(each.bytes for each in (*nodes, self._records, self._kept, self._child))
+        return sum(array.bytes for array in (*nodes, self._records, self._kept, self._child))
 
     # --- walking -----------------------------------------------------------------------------
 
@@ -128,8 +128,8 @@ class Trie:
         """Fit candidates and yield their leaves in blocks, each valid until the next one."""
         candidate = np.repeat(np.arange(len(genes)), len(self.roots))
         root = np.tile(np.arange(len(self.roots)), len(genes))
-        one = 8 * self.depth * max(len(self.table), 1)
-        block = max(1, self.memory // one)
+        size = 8 * self.depth * max(len(self.table), 1)
+        block = max(1, self.memory // size)
         for start in range(0, len(root), block):
             if self.bytes > self.memory:
                 self._clear()
@@ -137,35 +137,35 @@ class Trie:
 
     def _block(self, genes: np.ndarray, candidate: np.ndarray, root: np.ndarray) -> LeafAssignments:
         codes, width = genes.ravel(), genes.shape[1]
-        at, node = candidate * width, root  # at: position in all strings, concatenated
-        found = list[tuple[np.ndarray, np.ndarray]]()
+        pos, node = candidate * width, root  # at: position in all strings, concatenated
+        leaves = list[tuple[np.ndarray, np.ndarray]]()
         for level in range(self.depth):
-            gene, number = codes.take(at), self._open.all.take(node)
-            goes_on = (gene != NIL) & (number >= 0)
-            found.append((at[~goes_on], node[~goes_on]))
-            at, node, number, gene = (each[goes_on] for each in (at, node, number, gene))
+            gene, number = codes.take(pos), self._open.all.take(node)
+            descends = (gene != NIL) & (number >= 0)
+            leaves.append((pos[~descends], node[~descends]))
+            pos, node, number, gene = (array[descends] for array in (pos, node, number, gene))
             left = self._children(number, gene, last=level == self.depth - 1)
             cut = left != _NONE
-            found.append((at[~cut], node[~cut]))
-            at, left = at[cut], left[cut]
+            leaves.append((pos[~cut], node[~cut]))
+            pos, left = pos[cut], left[cut]
             half = length(self.depth - level - 1)
-            below = at + (half > 0)  # none past the last level
-            at, node = np.concatenate([below, below + half]), np.concatenate([left, left + 1])
-        at, node = (np.concatenate(each) for each in zip(*found, (at, node), strict=True))
-        return LeafAssignments(at // width, node)
+            child = pos + (half > 0)  # none past the last level
+            pos, node = np.concatenate([child, child + half]), np.concatenate([left, left + 1])
+        pos, node = (np.concatenate(array) for array in zip(*leaves, (pos, node), strict=True))
+        return LeafAssignments(pos // width, node)
 
     def _children(self, number: np.ndarray, gene: np.ndarray, last: bool) -> np.ndarray:
         """Return left children of open nodes, fitting unknown ones; `last` if they will have no children."""
         pair, known = number * self.table.features + gene, self._child.all
         missing = pair[known.take(pair) == _UNKNOWN]
         if len(missing):
-            places = np.arange(len(missing))
-            known[missing] = places  # each pair once, at its last index
-            pairs = missing[known.take(missing) == places]
+            index = np.arange(len(missing))
+            known[missing] = index  # each pair once, at its last index
+            pairs = missing[known.take(missing) == index]
             batch = self._kept.all[pairs // self.table.features, 2].cumsum() // BATCH
-            for each in range(batch[0], batch[-1] + 1):
-                if len(some := pairs[batch == each]):
-                    self._fit(some, last)
+            for block in range(batch[0], batch[-1] + 1):
+                if len(chunk := pairs[batch == block]):
+                    self._fit(chunk, last)
         return np.asarray(self._child.all.take(pair))
 
     # --- fitting -----------------------------------------------------------------------------
@@ -178,20 +178,20 @@ class Trie:
         kept = self._kept.all[number].T
         starts, sizes = kept[:2].ravel(), kept[2:].ravel()  # for fitting, then for scoring
         ends = sizes.cumsum()
-        places = (starts - ends + sizes).repeat(sizes)
-        places += np.arange(len(places))
-        records = self._records.all.take(places)
+        index = (starts - ends + sizes).repeat(sizes)
+        index += np.arange(len(index))
+        records = self._records.all.take(index)
         firsts = feature * len(table)
         cells = np.concatenate([firsts, firsts]).repeat(sizes)
         cells += records
-        own, within = ends[count - 1], sizes[count:]
-        cuts = best_cuts(table, cells[:own], sizes[:count], feature)
-        cells, held = cells[own:], records[own:]
+        n_fit, within = ends[count - 1], sizes[count:]
+        cuts = best_cuts(table, cells[:n_fit], sizes[:count], feature)
+        cells, test = cells[n_fit:], records[n_fit:]
         if len(cuts.pairs) < count:
             cut = np.zeros(count, bool)
             cut[cuts.pairs] = True
-            rest = cut.repeat(within)
-            pairs, within, cells, held = pairs[cut], within[cut], cells[rest], held[rest]
+            rows = cut.repeat(within)
+            pairs, within, cells, test = pairs[cut], within[cut], cells[rows], test[rows]
         if not len(pairs):
             return
         self._child.all[pairs] = np.arange(0, 2 * len(pairs), 2) + self._open.size
@@ -200,23 +200,23 @@ class Trie:
         high = table.x.take(cells) > cuts.thresholds.repeat(within)
         half = np.arange(0, len(parts), 2).repeat(within)
         half += high
-        scored = self._summed(table.target.take(held), half, len(parts))
-        other = np.bincount(half, minlength=len(parts))
+        scored = self._summed(table.target.take(test), half, len(parts))
+        n_test = np.bincount(half, minlength=len(parts))
         open_ = np.zeros(len(parts), bool) if last else self._mixed(cuts.places, parts, sums)
-        self._add(sums if table.classes else np.column_stack([parts, sums]), scored, open_, other)
+        self._add(sums if table.classes else np.column_stack([parts, sums]), scored, open_, n_test)
         self._cut.extend(cuts.thresholds)
         if not np.count_nonzero(open_):
             return
-        sides = other.reshape(-1, 2).T.ravel()  # left ones of a pair first
+        sides = n_test.reshape(-1, 2).T.ravel()  # left ones of a pair first
         below = (len(cuts.places) + sides.cumsum() - sides).reshape(2, -1).T.ravel()
-        both = np.array([parts.cumsum() - parts, below, parts, other]).T
-        self._keep(both[open_], table.order.take(cuts.places), held[~high], held[high])
+        ranges = np.array([parts.cumsum() - parts, below, parts, n_test]).T
+        self._keep(ranges[open_], table.order.take(cuts.places), test[~high], test[high])
 
-    def _mixed(self, places: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    def _mixed(self, index: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Return which nodes, each with records, have several values of the target."""
         if self.table.classes:
             return np.asarray(sums.max(axis=1) < sizes)
-        target, starts = self.table.codes.take(places), sizes.cumsum() - sizes
+        target, starts = self.table.codes.take(index), sizes.cumsum() - sizes
         return np.asarray(np.minimum.reduceat(target, starts) < np.maximum.reduceat(target, starts))
 
     def _summed(self, target: np.ndarray, node: np.ndarray, count: int) -> np.ndarray:
@@ -227,21 +227,21 @@ class Trie:
             return np.asarray(cells.reshape(-1, classes))
         value = target.astype(float)
         weights = None, value, value**2
-        return np.column_stack([np.bincount(node, each, minlength=count) for each in weights])
+        return np.column_stack([np.bincount(node, w, minlength=count) for w in weights])
 
     def _add(
-        self, fitted: np.ndarray, scored: np.ndarray, open_: np.ndarray, held: np.ndarray
+        self, fitted: np.ndarray, scored: np.ndarray, open_: np.ndarray, n_test: np.ndarray
     ) -> None:
         """Append nodes, each left child before its right one; `held`: their numbers of records for scoring."""
         self._fitted.extend(fitted)
         self._scored.extend(scored)
         numbers = open_.cumsum() + (self._kept.size - 1)
-        self._open.extend(np.where(open_, np.where(held, numbers, -2 - numbers), -1))
+        self._open.extend(np.where(open_, np.where(n_test, numbers, -2 - numbers), -1))
 
-    def _keep(self, kept: np.ndarray, *records: np.ndarray) -> None:
+    def _keep(self, ranges: np.ndarray, *records: np.ndarray) -> None:
         """Append the data for splitting open nodes, from their starts among some records."""
-        kept[:, :2] += self._records.size
-        self._kept.extend(kept)
-        self._child.extend(np.full(len(kept) * self.table.features, _UNKNOWN))
-        for each in records:
-            self._records.extend(each)
+        ranges[:, :2] += self._records.size
+        self._kept.extend(ranges)
+        self._child.extend(np.full(len(ranges) * self.table.features, _UNKNOWN))
+        for array in records:
+            self._records.extend(array)

@@ -55,7 +55,7 @@ class Trees:
         if not 0 < self.scale <= 1:
             raise QueryError("malformed", "a tree's scale must lie between 0 and 1")
 
-    def reached(self, codes: np.ndarray) -> np.ndarray:
+    def leaf_indices(self, codes: np.ndarray) -> np.ndarray:
         """Return each record's leaf in each tree, uint8; ``codes`` has shape (columns, records)."""
         leaf = np.zeros((self.count, codes.shape[1]), np.uint8)
         for level in range(self.features.shape[1]):
@@ -68,7 +68,7 @@ class Trees:
 class BasisIndices:
     """Nonzero basis functions of a block of records."""
 
-    places: np.ndarray  #: of each group's indicator, shape (groups, records)
+    index: np.ndarray  #: of each group's indicator, shape (groups, records)
     lines: np.ndarray  #: the linear terms, shape (columns, records)
     shortening: np.ndarray  #: c of :class:`Basis`, shape (records,)
 
@@ -100,13 +100,13 @@ class Basis:
             raise QueryError("malformed", "every code needs a bin")
         if not (np.abs(self.values) <= 1).all() or self.bins.max() > MOST_CUTS:
             raise QueryError("malformed", "linear terms lie between -1 and 1, bins from 0 to 250")
-        for scales, most in ((self.linear, MOST_SLOPE), (self.binned, 1)):
+        for scales, limit in ((self.linear, MOST_SLOPE), (self.binned, 1)):
             if scales.shape != (columns,) or scales.dtype.kind != "f":
                 raise QueryError("malformed", "every column needs its scales")
-            if not ((scales >= 0) & (scales <= most)).all():
-                raise QueryError("malformed", f"scales must lie between 0 and {most}")
-        for own in self.trees:
-            own.check(columns)
+            if not ((scales >= 0) & (scales <= limit)).all():
+                raise QueryError("malformed", f"scales must lie between 0 and {limit}")
+        for trees in self.trees:
+            trees.check(columns)
         if self.size > MOST_FUNCTIONS:
             raise QueryError("malformed", f"at most {MOST_FUNCTIONS} functions can be asked about")
 
@@ -140,14 +140,14 @@ class Basis:
     def groups(self) -> tuple[slice, ...]:
         """Functions by kind: linear terms, bins, and the leaves of trees of each depth."""
         bins = int(self.widths[: self.columns].sum())
-        ends = np.cumsum([self.columns, bins, *(own.count * own.leaves for own in self.trees)])
+        ends = np.cumsum([self.columns, bins, *(t.count * t.leaves for t in self.trees)])
         return tuple(slice(int(a), int(b)) for a, b in pairwise([0, *ends]))
 
     @property
     def one(self) -> np.ndarray:
         """Weights of the constant function 1: divided evenly among the groups."""
-        each = self.scales / max(float((self.scales**2).sum()), 1e-12)
-        return np.concatenate([np.zeros(self.columns), np.repeat(each, self.widths)])
+        weights = self.scales / max(float((self.scales**2).sum()), 1e-12)
+        return np.concatenate([np.zeros(self.columns), np.repeat(weights, self.widths)])
 
     @property
     def size(self) -> int:
@@ -162,8 +162,8 @@ class Basis:
     @property
     def absolutes(self) -> float:
         """Bound on the sum of |c phi|, at most the root of the number of nonzero ones (Cauchy-Schwarz)."""
-        most = math.sqrt(self.squares * (self.columns + len(self.scales)))
-        return min(most, float(self.linear.sum() + self.scales.sum()))
+        bound = math.sqrt(self.squares * (self.columns + len(self.scales)))
+        return min(bound, float(self.linear.sum() + self.scales.sum()))
 
     def blocks(self, records: int) -> Iterator[slice]:
         """Yield slices of records for bounded memory."""
@@ -173,30 +173,30 @@ class Basis:
     def cells(self, codes: np.ndarray) -> BasisIndices:
         """Return indices and linear terms of a block; ``codes`` has shape (columns, records)."""
         columns = np.arange(self.columns)[:, None]
-        leaves = [own.reached(codes) for own in self.trees]
-        places = np.concatenate([self.bins[columns, codes], *leaves])
+        leaves = [trees.leaf_indices(codes) for trees in self.trees]
+        indices = np.concatenate([self.bins[columns, codes], *leaves])
         lines = self.values[columns, codes] * self.linear[:, None]
         squares = np.full(codes.shape[1], float((self.scales**2).sum()))
         for line in lines:  # in the same order for any other records
             squares += line**2
         shortening = 1 / np.sqrt(np.maximum(squares, 1))
-        return BasisIndices(places + self.starts[:, None], lines, shortening)
+        return BasisIndices(indices + self.starts[:, None], lines, shortening)
 
     def by_column(self, codes: np.ndarray, column: int, weights: np.ndarray) -> np.ndarray:
         """Return weighted sums of a block's functions of one column, shape (records, outputs)."""
-        places, groups = [self.bins[column, codes[column]][None]], [np.array([column])]
+        indices, groups = [self.bins[column, codes[column]][None]], [np.array([column])]
         begin = self.columns
-        for own in self.trees:
-            mine = np.flatnonzero((own.features == column).any(axis=1))
-            few = replace(own, features=own.features[mine], cuts=own.cuts[mine])
-            places.append(few.reached(codes))
-            groups.append(begin + mine)
-            begin += own.count
+        for trees in self.trees:
+            chosen = np.flatnonzero((trees.features == column).any(axis=1))
+            subset = replace(trees, features=trees.features[chosen], cuts=trees.cuts[chosen])
+            indices.append(subset.leaf_indices(codes))
+            groups.append(begin + chosen)
+            begin += trees.count
         total = np.multiply.outer(
             self.values[column, codes[column]] * self.linear[column], weights[column]
         )
-        for group, place in zip(np.concatenate(groups), np.concatenate(places), strict=True):
-            total += self.scales[group] * weights[self.starts[group] + place]
+        for group, index in zip(np.concatenate(groups), np.concatenate(indices), strict=True):
+            total += self.scales[group] * weights[self.starts[group] + index]
         return np.asarray(total)
 
     def scores(self, cells: BasisIndices, weights: np.ndarray) -> np.ndarray:
@@ -205,15 +205,15 @@ class Basis:
         Functions are added in the same order for every table: in a matrix product, the rounding of a record's sum could
         depend on other records.
         """
-        total = np.zeros((cells.places.shape[1], weights.shape[1]))
+        total = np.zeros((cells.index.shape[1], weights.shape[1]))
         for output in range(weights.shape[1]):
-            own = weights[:, output].copy()
-            own[self.columns :] *= np.repeat(self.scales, self.widths)
-            each = total[:, output]
+            w = weights[:, output].copy()
+            w[self.columns :] *= np.repeat(self.scales, self.widths)
+            sums = total[:, output]
             for j, line in enumerate(cells.lines):
-                each += line * own[j]
-            for place in cells.places:
-                each += own[place]
+                sums += line * w[j]
+            for index in cells.index:
+                sums += w[index]
         return total
 
     def sums(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
@@ -221,30 +221,30 @@ class Basis:
 
         Each record's contribution to each function is truncated towards zero before it is added.
         """
-        places = cells.places.ravel()
+        indices = cells.index.ravel()
         total = np.empty((self.size, factors.shape[1]))
         for output in range(factors.shape[1]):
             units = factors[:, output] * cells.shortening / unit
-            own = np.trunc(np.multiply.outer(self.scales, units))
-            total[:, output] = np.bincount(places, own.ravel(), minlength=self.size)
+            terms = np.trunc(np.multiply.outer(self.scales, units))
+            total[:, output] = np.bincount(indices, terms.ravel(), minlength=self.size)
             total[: self.columns, output] = np.trunc(cells.lines * units).sum(axis=1)
         return total
 
     def each(self, cells: BasisIndices, factors: np.ndarray, unit: float) -> np.ndarray:
         """Return the terms of :meth:`sums` by record, shape (records, functions, outputs)."""
         records, outputs = factors.shape
-        found = np.zeros((records, self.size, outputs))
+        terms = np.zeros((records, self.size, outputs))
         for output in range(outputs):
             units = factors[:, output] * cells.shortening / unit
-            own = found[:, :, output]
-            own[np.arange(records), cells.places] = np.trunc(np.multiply.outer(self.scales, units))
-            own[:, : self.columns] = np.trunc(cells.lines * units).T
-        return found
+            out = terms[:, :, output]
+            out[np.arange(records), cells.index] = np.trunc(np.multiply.outer(self.scales, units))
+            out[:, : self.columns] = np.trunc(cells.lines * units).T
+        return terms
 
     def matrix(self, codes: np.ndarray) -> np.ndarray:
         """Return all functions of synthetic records, float32, shape (records, functions)."""
         records, cells = codes.shape[1], self.cells(codes)
         dense = np.zeros((records, self.size), np.float32)
-        dense[np.arange(records), cells.places] = self.scales[:, None]
+        dense[np.arange(records), cells.index] = self.scales[:, None]
         dense[:, : self.columns] = cells.lines.T
         return dense

@@ -22,25 +22,25 @@ class PlattScaling:
     """Expected values in each bin of the scores, from synthetic records."""
 
     outcome: Outcome  #: the link
-    start: np.ndarray  #: intercept, shape (outputs,)
+    intercept: np.ndarray  #: intercept, shape (outputs,)
     added: np.ndarray  #: scores of synthetic records minus the intercept, shape (records, outputs)
     shares: np.ndarray  #: weights of the synthetic records, mean 1
     cuts: np.ndarray  #: thresholds of the scores, shape (outputs, bins - 1)
 
     @classmethod
     def from_scores(
-        cls, outcome: Outcome, start: np.ndarray, added: np.ndarray, shares: np.ndarray
+        cls, outcome: Outcome, intercept: np.ndarray, added: np.ndarray, shares: np.ndarray
     ) -> PlattScaling | None:
         """Build with thresholds between bins of about equal mass; None if the scores are constant."""
-        scores = start + added
+        scores = intercept + added
         low, high = scores.min(axis=0), scores.max(axis=0)
         if not ((high - low) > MIN_STD).all():
             return None
-        at = np.arange(1, SETTINGS.score_bins) / SETTINGS.score_bins
-        cuts = np.quantile(scores, at, axis=0).T
-        evenly = low[:, None] + (high - low)[:, None] * at
+        levels = np.arange(1, SETTINGS.score_bins) / SETTINGS.score_bins
+        cuts = np.quantile(scores, levels, axis=0).T
+        evenly = low[:, None] + (high - low)[:, None] * levels
         cuts = cuts + 1e-3 * (evenly - low[:, None])  # kept distinct if many scores are equal
-        return cls(outcome, start, added, shares, cuts)
+        return cls(outcome, intercept, added, shares, cuts)
 
     def corrected(self, sums: np.ndarray, noise: float, records: float) -> tuple[float, np.ndarray]:
         """Return the MAP factor b and shift a, shape (outputs,), from sums of shape (2, outputs, bins).
@@ -48,36 +48,36 @@ class PlattScaling:
         With b and a the n predictions of a bin increase by n (new mean - old mean), over synthetic records; up to noise
         and sampling (n times a class's own variance) this is the bin's sum of residuals.
         """
-        before, doubt = self._means(1.0, np.zeros(len(self.start))), noise / float(COUNT)
+        before, count_std = self._means(1.0, np.zeros(len(self.intercept))), noise / float(COUNT)
         expected = records * self._by_bin(np.ones_like(self.added), mean=False)
         count = sums[1] / float(COUNT)
-        count = expected + (count - expected) * expected**2 / (expected**2 + doubt**2 + 1e-9)
+        count = expected + (count - expected) * expected**2 / (expected**2 + count_std**2 + 1e-9)
         count = np.maximum(count, 0)
-        each = np.sqrt(noise**2 + count * self.outcome.variances(before) + 1e-9)
+        std = np.sqrt(noise**2 + count * self.outcome.variances(before) + 1e-9)
         size = np.maximum(self.added.std(axis=0), MIN_STD)
 
-        def moved(tried: np.ndarray) -> tuple[float, np.ndarray]:
-            factor = float(np.exp(SETTINGS.log_factor_std * tried[0]))
-            return factor, np.asarray(SETTINGS.shift_std * size * tried[1:])
+        def scaled(z: np.ndarray) -> tuple[float, np.ndarray]:
+            factor = float(np.exp(SETTINGS.log_factor_std * z[0]))
+            return factor, np.asarray(SETTINGS.shift_std * size * z[1:])
 
-        def rest(tried: np.ndarray) -> np.ndarray:
-            means = self._means(*moved(tried))
-            return np.concatenate([((sums[0] - count * (means - before)) / each).ravel(), tried])
+        def residuals(z: np.ndarray) -> np.ndarray:
+            means = self._means(*scaled(z))
+            return np.concatenate([((sums[0] - count * (means - before)) / std).ravel(), z])
 
-        most = np.full(1 + len(size), SETTINGS.max_log_factor / SETTINGS.log_factor_std)
-        found = least_squares(rest, np.zeros(len(most)), bounds=(-most, most)).x
-        return moved(found)
+        limit = np.full(1 + len(size), SETTINGS.max_log_factor / SETTINGS.log_factor_std)
+        optimum = least_squares(residuals, np.zeros(len(limit)), bounds=(-limit, limit)).x
+        return scaled(optimum)
 
-    def _means(self, factor: float, move: np.ndarray) -> np.ndarray:
-        scores = self.start + move + factor * self.added
+    def _means(self, factor: float, shift: np.ndarray) -> np.ndarray:
+        scores = self.intercept + shift + factor * self.added
         return self._by_bin(self.outcome.predictions(scores))
 
     def _by_bin(self, values: np.ndarray, *, mean: bool = True) -> np.ndarray:
         """Return means by output and bin of the scores; if not ``mean``, sums over the number of records."""
-        found = np.zeros((len(self.cuts), SETTINGS.score_bins))
+        result = np.zeros((len(self.cuts), SETTINGS.score_bins))
         for o, cuts in enumerate(self.cuts):
-            bins = np.searchsorted(cuts, self.start[o] + self.added[:, o], side="right")
+            bins = np.searchsorted(cuts, self.intercept[o] + self.added[:, o], side="right")
             mass = np.bincount(bins, self.shares, SETTINGS.score_bins)
             total = np.bincount(bins, self.shares * values[:, o], SETTINGS.score_bins)
-            found[o] = total / np.maximum(mass, 1e-9) if mean else total / len(values)
-        return found
+            result[o] = total / np.maximum(mass, 1e-9) if mean else total / len(values)
+        return result

@@ -17,8 +17,8 @@ APART = 2.0**-40  #: Minimum distance of thresholds, as a fraction of the bounds
 def one_bin_each(column: Column) -> bool:
     """Whether every value of the column has its own bin from the start."""
     low, high = column.bounds
-    most = MOST_CUTS if column.kind == "category" else WHOLE
-    return column.kind != "number" and np.floor(high) - np.ceil(low) + 1 <= most
+    limit = MOST_CUTS if column.kind == "category" else WHOLE
+    return column.kind != "number" and np.floor(high) - np.ceil(low) + 1 <= limit
 
 
 def first_cuts(column: Column, bins: int) -> np.ndarray:
@@ -36,10 +36,10 @@ def settled(knots: np.ndarray, column: Column) -> np.ndarray:
         knots = np.ceil(knots)
     knots = np.unique(knots)
     # as fractions of the bounds: far from zero, a bound minus 2^-40 of their distance rounds to the bound
-    places = (knots - low) / (high - low)
-    inside = (places > APART) & (places <= 1 - APART)
-    knots, places = knots[inside], places[inside]
-    kept = np.diff(places, prepend=-1.0) > APART
+    fractions = (knots - low) / (high - low)
+    inside = (fractions > APART) & (fractions <= 1 - APART)
+    knots, fractions = knots[inside], fractions[inside]
+    kept = np.diff(fractions, prepend=-1.0) > APART
     return np.asarray(knots[kept])
 
 
@@ -52,26 +52,26 @@ class BinEdges:
     @classmethod
     def from_arrays(cls, inner: list[np.ndarray]) -> BinEdges:
         """Build from one array per column."""
-        return cls(tuple(tuple(float(cut) for cut in own) for own in inner))
+        return cls(tuple(tuple(float(cut) for cut in column) for column in inner))
 
     def check(self, schema: Schema, columns: int) -> None:
         """Raise QueryError for a wrong number of columns, too many thresholds, or ones that do not increase."""
         if len(self.cuts) != columns:
             raise QueryError("malformed", f"cut-offs are needed for {columns} columns")
-        for own in self.cuts:
-            if len(own) > MOST_CUTS or not np.isfinite(own).all():
+        for cuts in self.cuts:
+            if len(cuts) > MOST_CUTS or not np.isfinite(cuts).all():
                 raise QueryError("malformed", f"at most {MOST_CUTS} finite cut-offs a column")
-            if not (np.diff(own) > 0).all():
+            if not (np.diff(cuts) > 0).all():
                 raise QueryError("false-partition", "cut-offs must rise, or bins overlap")
 
     @property
     def sizes(self) -> np.ndarray:
         """Number of bins of each column, shape (columns,)."""
-        return np.array([len(own) + 1 for own in self.cuts])
+        return np.array([len(cuts) + 1 for cuts in self.cuts])
 
-    def codes(self, x: np.ndarray) -> np.ndarray:
+    def codes(self, X: np.ndarray) -> np.ndarray:
         """Return codes, with ``x >= cuts[k]`` exactly if ``code > k``; uint8, shape (columns, records)."""
-        codes = np.empty((len(self.cuts), len(x)), np.uint8)
-        for j, own in enumerate(self.cuts):
-            codes[j] = np.searchsorted(np.array(own), x[:, j], side="right")
+        codes = np.empty((len(self.cuts), len(X)), np.uint8)
+        for j, cuts in enumerate(self.cuts):
+            codes[j] = np.searchsorted(np.array(cuts), X[:, j], side="right")
         return codes

@@ -51,33 +51,33 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     blank = [ColumnEstimate.in_an_interval(column) for column in federation.schema.features]
     blank.append(ColumnEstimate.blank(federation.schema.columns[-1]))
     answer = federation.ask(FeatureHistogram(_grid(blank))).only
-    own = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
+    counted = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
     sizes = {
-        owner: total_of(rows, [1.0] * len(blank))[0] / len(named)
-        for client, rows in own.items()
-        for named in [answer.releases[client].owners or (client,)]
-        for owner in named
+        owner: total_of(rows, [1.0] * len(blank))[0] / len(owners)
+        for client, rows in counted.items()
+        for owners in [answer.releases[client].owners or (client,)]
+        for owner in owners
     }
     unit = answer.deviation("counts") * math.sqrt(float(SETTINGS.histogram_fraction) / len(blank))
     noises = [release.parts["counts"] for release in answer.releases.values()]
     scale = max((p.noise.parameter * float(p.grid) for p in noises if p.noise), default=0.0)
-    whole = len(blank) / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
-    budget = RemainingBudget(whole)  # zCDP, from the cost of the first round
+    rho = len(blank) / (2 * scale**2) / float(SETTINGS.histogram_fraction) if scale else None
+    budget = RemainingBudget(rho)  # zCDP, from the cost of the first round
     refinement = _Refinement(federation, budget, sizes, blank)
-    refinement.join(refinement.told(answer), refinement.ask_target(SETTINGS.target_fraction))
-    feigned = 2 * math.sqrt(refinement.uncertain)
-    unsure = refinement.records < feigned
+    refinement.join(refinement.scaled(answer), refinement.ask_target(SETTINGS.target_fraction))
+    noise_total = 2 * math.sqrt(refinement.uncertain)
+    unsure = refinement.records < noise_total
     if unsure:
         warnings.warn(
-            f"the noise in all histograms together could be {feigned:.0f} records by "
+            f"the noise in all histograms together could be {noise_total:.0f} records by "
             "itself: the budget is too small for so few; the model may be no better than a constant",
             Note,
             stacklevel=5,
         )
     signal = signal_of(refinement.count / max(unit, 1e-9), len(blank) - 1)
     # a number's mean comes first if the counts may be noise only
-    known = 0.0 if unsure and number else signal
-    params = ModelParams.for_signal(known, number=number).with_linear(linear)
+    ratio = 0.0 if unsure and number else signal
+    params = ModelParams.for_signal(ratio, number=number).with_linear(linear)
     for _ in range(SETTINGS.n_histograms - 1):
         refinement.closer(params, signal)
     features, target = tuple(refinement.columns[:-1]), refinement.columns[-1]
@@ -93,7 +93,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _NoisyCounts:
     """Noisy counts by column, and the noise variance of each count."""
 
     rows: list[np.ndarray]
@@ -117,14 +117,14 @@ class _Refinement:
         return max(SETTINGS.min_records, self.records)
 
     def closer(self, params: ModelParams, signal: float) -> None:
-        look = max(params.look, self.locating(signal)) if params.look else 0.0
-        finer = [own.closer(params.resolution) for own in self.columns]
-        every = None
-        if look:
+        fraction = max(params.look, self.locating(signal)) if params.look else 0.0
+        finer = [column.closer(params.resolution) for column in self.columns]
+        counts = None
+        if fraction:
             query = FeatureHistogram(_grid(finer))
-            every = self._asked(query, finer, self.purse.part(look))
-        self.columns = [*(self.columns if every is None else finer)[:-1], finer[-1]]
-        self.join(every, self.ask_target(params.target))
+            counts = self._ask(query, finer, self.purse.part(fraction))
+        self.columns = [*(self.columns if counts is None else finer)[:-1], finer[-1]]
+        self.join(counts, self.ask_target(params.target))
 
     def locating(self, signal: float) -> float:
         """Return the fraction of the budget for locating the mass, larger for seemingly wider bounds.
@@ -132,35 +132,35 @@ class _Refinement:
         To distinguish one of M bins from the others, its records must be at least sqrt(2 ln M) times the noise of a
         count, and their ratio is the signal times the root of a tenth of the fraction.
         """
-        beliefs = [own.beliefs for own in self.columns[:-1]]
-        narrow = sum(own.narrow for own in beliefs if own is not None) / max(len(beliefs), 1)
-        most = min(float(SETTINGS.max_histogram_fraction), SETTINGS.locating / signal**2)
-        return narrow * most
+        beliefs = [c.beliefs for c in self.columns[:-1]]
+        narrow = sum(c.narrow for c in beliefs if c is not None) / max(len(beliefs), 1)
+        limit = min(float(SETTINGS.max_histogram_fraction), SETTINGS.locating / signal**2)
+        return narrow * limit
 
-    def ask_target(self, share: Fraction | float) -> _Told | None:
-        own = self.columns[-1:]
-        return self._asked(TargetHistogram(_grid(own)), own, self.purse.part(share))
+    def ask_target(self, fraction: Fraction | float) -> _NoisyCounts | None:
+        target = self.columns[-1:]
+        return self._ask(TargetHistogram(_grid(target)), target, self.purse.part(fraction))
 
-    def _asked(
+    def _ask(
         self,
         query: FeatureHistogram | TargetHistogram,
         columns: list[ColumnEstimate],
         spend: Fraction | None,
-    ) -> _Told | None:
+    ) -> _NoisyCounts | None:
         try:
-            return self.told(self.federation.ask(query, spend=spend).only, columns)
+            return self.scaled(self.federation.ask(query, spend=spend).only, columns)
         except NobodyAnswered:
             return None
 
-    def told(self, answer: Answer, columns: list[ColumnEstimate] | None = None) -> _Told:
+    def scaled(self, answer: Answer, columns: list[ColumnEstimate] | None = None) -> _NoisyCounts:
         """Return an answer's counts, scaled up to all clients."""
         present = _present(self.sizes, answer)
         rows = _rows(answer.total("counts") / present, columns or self.columns)
-        return _Told(rows, (answer.deviation("counts") / present) ** 2)
+        return _NoisyCounts(rows, (answer.deviation("counts") / present) ** 2)
 
-    def join(self, every: _Told | None, target: _Told | None) -> None:
-        rows = [] if every is None else list(every.rows)
-        variances = [] if every is None else [every.variance] * len(rows)
+    def join(self, counts: _NoisyCounts | None, target: _NoisyCounts | None) -> None:
+        rows = [] if counts is None else list(counts.rows)
+        variances = [] if counts is None else [counts.variance] * len(rows)
         if target is not None:
             row, variance = target.rows[0], target.variance
             if rows:
@@ -169,17 +169,17 @@ class _Refinement:
         if not rows:
             return
         self._count(rows, variances)
-        each = zip(self.columns[-len(rows) :], rows, variances, strict=True)
+        updates = zip(self.columns[-len(rows) :], rows, variances, strict=True)
         self.columns[-len(rows) :] = [
-            own.updated(row, variance, self.count) for own, row, variance in each
+            column.updated(row, variance, self.count) for column, row, variance in updates
         ]
         self._share_widths()
         self.variance = variances[-1]
 
     def _share_widths(self) -> None:
-        told = [(j, own.beliefs) for j, own in enumerate(self.columns) if own.beliefs is not None]
-        every = shared([beliefs for _, beliefs in told])
-        for (j, _), beliefs in zip(told, every, strict=True):
+        indexed = [(j, c.beliefs) for j, c in enumerate(self.columns) if c.beliefs is not None]
+        posteriors = shared([beliefs for _, beliefs in indexed])
+        for (j, _), beliefs in zip(indexed, posteriors, strict=True):
             self.columns[j] = self.columns[j].believed(beliefs, self.count)
 
     def shares(self) -> Shares | None:
@@ -199,19 +199,19 @@ def _present(sizes: Mapping[str, float], answer: Answer) -> float:
     present = [o for c, release in answer.releases.items() for o in release.owners or (c,)]
     if set(present) == set(sizes):
         return 1.0
-    known = list(sizes.values())
-    usual = max(float(np.mean(known)), 1e-9)
-    here = sum(sizes.get(owner, usual) for owner in present)
-    return max(here / sum(known), 1e-3)
+    counts = list(sizes.values())
+    mean = max(float(np.mean(counts)), 1e-9)
+    answering = sum(sizes.get(owner, mean) for owner in present)
+    return max(answering / sum(counts), 1e-3)
 
 
 def _grid(columns: list[ColumnEstimate]) -> BinEdges:
-    return BinEdges.from_arrays([own.cuts for own in columns])
+    return BinEdges.from_arrays([column.cuts for column in columns])
 
 
 def _rows(counts: np.ndarray, columns: list[ColumnEstimate]) -> list[np.ndarray]:
     """Return each column's counts, without noise beyond its bins."""
     if counts.ndim == 1:
         return [np.asarray(counts, float)]
-    each = zip(counts, columns, strict=True)
-    return [np.asarray(row[: len(own.cuts) + 1], float) for row, own in each]
+    pairs = zip(counts, columns, strict=True)
+    return [np.asarray(row[: len(column.cuts) + 1], float) for row, column in pairs]

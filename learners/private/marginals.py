@@ -41,11 +41,11 @@ class ColumnEstimate:
     @classmethod
     def in_an_interval(cls, column: Column) -> ColumnEstimate:
         """Return the same with a support posterior, unless each value has its own bin."""
-        own = cls.blank(column)
+        estimate = cls.blank(column)
         return (
-            own
+            estimate
             if one_bin_each(column)
-            else replace(own, beliefs=SupportPosterior.blank(own.places))
+            else replace(estimate, beliefs=SupportPosterior.blank(estimate.positions))
         )
 
     @property
@@ -55,7 +55,7 @@ class ColumnEstimate:
         return np.concatenate([[low], self.cuts, [high]])
 
     @property
-    def places(self) -> np.ndarray:
+    def positions(self) -> np.ndarray:
         """The edges as fractions of the bounds' interval, from 0 to 1."""
         low, high = self.column.bounds
         return np.asarray((self.edges - low) / (high - low))
@@ -69,20 +69,20 @@ class ColumnEstimate:
         return np.asarray(self.counts / total)
 
     @property
-    def reached(self) -> np.ndarray:
+    def cdf(self) -> np.ndarray:
         """Cumulative fractions at each edge, shape (bins + 1,)."""
         return np.concatenate([[0.0], np.cumsum(self.shares)])
 
-    def quantiles(self, at: np.ndarray) -> np.ndarray:
+    def quantiles(self, levels: np.ndarray) -> np.ndarray:
         """Return quantiles at some fractions, linear within bins."""
-        rising = self.reached + 1e-9 * np.arange(len(self.shares) + 1)
-        return np.asarray(np.interp(at, rising / rising[-1], self.edges))
+        rising = self.cdf + 1e-9 * np.arange(len(self.shares) + 1)
+        return np.asarray(np.interp(levels, rising / rising[-1], self.edges))
 
-    def mixed_with_uniform(self, share: float) -> ColumnEstimate:
+    def mixed_with_uniform(self, fraction: float) -> ColumnEstimate:
         """Return a mixture with a fraction ``share`` of the uniform distribution over the public bounds."""
-        share = float(np.clip(share, 0, 1))
+        fraction = float(np.clip(fraction, 0, 1))
         widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
-        return replace(self, counts=(1 - share) * self.shares + share * widths)
+        return replace(self, counts=(1 - fraction) * self.shares + fraction * widths)
 
     def closer(self, bins: int) -> ColumnEstimate:
         """Return the same over bins of equal expected mass.
@@ -92,11 +92,11 @@ class ColumnEstimate:
         """
         if one_bin_each(self.column):
             return self
-        at, (low, high) = np.linspace(0, 1, bins + 1), self.column.bounds
+        levels, (low, high) = np.linspace(0, 1, bins + 1), self.column.bounds
         if self.beliefs is None:
-            knots = self.quantiles(at)
+            knots = self.quantiles(levels)
         else:
-            knots = low + (high - low) * self.beliefs.quantiles(at)
+            knots = low + (high - low) * self.beliefs.quantiles(levels)
         if bins > 1:
             below = knots[1] - _halves(knots[1] - knots[0], knots[2] - knots[1])
             above = knots[-2] + _halves(knots[-1] - knots[-2], knots[-2] - knots[-3])
@@ -104,9 +104,9 @@ class ColumnEstimate:
         cuts = settled(knots, self.column)
         finer = replace(self, cuts=cuts, variances=None, counted=None)
         if self.beliefs is None:
-            expected = np.diff(np.interp(finer.edges, self.edges, self.reached))
+            expected = np.diff(np.interp(finer.edges, self.edges, self.cdf))
             return replace(finer, counts=expected * self.counts.sum())
-        return finer.believed(self.beliefs.over(finer.places), float(self.counts.sum()))
+        return finer.believed(self.beliefs.over(finer.positions), float(self.counts.sum()))
 
     def updated(self, noisy: np.ndarray, variance: float, records: float) -> ColumnEstimate:
         """Combine noisy counts, with this noise variance, with the expectation, weighted by precision.
@@ -122,12 +122,12 @@ class ColumnEstimate:
         expected, even = self.counts, records / len(noisy)
         if not expected.any():
             expected = np.full(len(noisy), even)
-        spread = self.variances
-        if spread is None:
-            spread = _spread(noisy, variance, expected, even)
-        trust = (spread + EXACT) / (spread + variance + EXACT)
-        counts = held(expected + trust * (noisy - expected), records)
-        return replace(self, counts=counts, variances=trust * variance, counted=counted)
+        prior_var = self.variances
+        if prior_var is None:
+            prior_var = _excess(noisy, variance, expected, even)
+        gain = (prior_var + EXACT) / (prior_var + variance + EXACT)
+        counts = project(expected + gain * (noisy - expected), records)
+        return replace(self, counts=counts, variances=gain * variance, counted=counted)
 
     def sharpened(self, records: float) -> ColumnEstimate:
         """Return the same allowing for few full bins, as with few values; see :func:`.with_full_bins`."""
@@ -135,22 +135,22 @@ class ColumnEstimate:
             return self
         noisy, variance = self.counted
         if self.beliefs is not None:
-            shares = self.beliefs.with_full_bins(noisy / records, variance / records**2)
+            fractions = self.beliefs.with_full_bins(noisy / records, variance / records**2)
         else:
             even = np.full((1, len(noisy)), 1 / len(noisy))
-            spread = _spread(noisy, variance, records * even, records / len(noisy)) / records**2
-            shares = with_full_bins(
-                noisy / records, variance / records**2, even, spread, np.zeros(1)
+            prior_var = _excess(noisy, variance, records * even, records / len(noisy)) / records**2
+            fractions = with_full_bins(
+                noisy / records, variance / records**2, even, prior_var, np.zeros(1)
             )
-        return replace(self, counts=held(records * shares, records))
+        return replace(self, counts=project(records * fractions, records))
 
     def believed(self, beliefs: SupportPosterior, records: float) -> ColumnEstimate:
         """Return the same with a support posterior's counts over these bins."""
-        counts = held(records * (beliefs.chances @ beliefs.shares), records)
+        counts = project(records * (beliefs.probabilities @ beliefs.shares), records)
         return replace(self, counts=counts, beliefs=beliefs)
 
 
-def _spread(noisy: np.ndarray, variance: float, expected: np.ndarray, even: float) -> np.ndarray:
+def _excess(noisy: np.ndarray, variance: float, expected: np.ndarray, even: float) -> np.ndarray:
     """Return the counts' variances about their expectations, proportional to these, from the excess over noise."""
     scale = np.maximum(expected, SETTINGS.min_expected * even) ** 2
     stray = float(((noisy - expected) ** 2).sum()) - noisy.size * variance
@@ -159,13 +159,13 @@ def _spread(noisy: np.ndarray, variance: float, expected: np.ndarray, even: floa
 
 
 def joined(
-    former: tuple[np.ndarray, float] | None, told: tuple[np.ndarray, float]
+    former: tuple[np.ndarray, float] | None, latter: tuple[np.ndarray, float]
 ) -> tuple[np.ndarray, float]:
     """Combine two noisy rows with their variances, weighted by precision."""
     if former is None:
-        return told
-    trust = former[1] / max(former[1] + told[1], 1e-9)
-    return former[0] + trust * (told[0] - former[0]), trust * told[1]
+        return latter
+    gain = former[1] / max(former[1] + latter[1], 1e-9)
+    return former[0] + gain * (latter[0] - former[0]), gain * latter[1]
 
 
 def _halves(width: float, neighbour: float) -> np.ndarray:
@@ -174,7 +174,7 @@ def _halves(width: float, neighbour: float) -> np.ndarray:
     return np.asarray(pieces[pieces > neighbour])
 
 
-def held(counts: np.ndarray, total: float) -> np.ndarray:
+def project(counts: np.ndarray, total: float) -> np.ndarray:
     """Return the nearest nonnegative counts with at most this total.
 
     Source: projection onto a simplex, Duchi et al. 2008, Figure 1.
@@ -206,19 +206,19 @@ class Shares:
         own correction, at any budget.
         """
         classes = len(counts)
-        shares = (counts - (counts.sum() - records) / classes) / records
-        doubt = variance * (1 - 1 / classes) + uncertain * (shares - 1 / classes) ** 2
+        fractions = (counts - (counts.sum() - records) / classes) / records
+        error_var = variance * (1 - 1 / classes) + uncertain * (fractions - 1 / classes) ** 2
         logits = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, LOGITS)
         grid = 1 / (1 + np.exp(-logits))
         prior = 0.5 * np.log(grid) + (classes - 1) / 2 * np.log1p(-grid)
-        far = (shares[:, None] - grid) ** 2 / (doubt[:, None] / records**2 + 1e-12)
-        chances = np.exp(prior - far / 2 - (prior - far / 2).max(axis=1, keepdims=True))
-        chances /= chances.sum(axis=1, keepdims=True)
-        means = (records * (chances @ grid) + 0.5) / (records + classes / 2)
+        misfit = (fractions[:, None] - grid) ** 2 / (error_var[:, None] / records**2 + 1e-12)
+        posterior = np.exp(prior - misfit / 2 - (prior - misfit / 2).max(axis=1, keepdims=True))
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        means = (records * (posterior @ grid) + 0.5) / (records + classes / 2)
         # centred first: a difference of squares could be negative
-        away = logits - (chances @ logits)[:, None]
-        spreads = np.sqrt((chances * away**2).sum(axis=1))
-        return cls(means / means.sum(), float(spreads.mean()))
+        centred = logits - (posterior @ logits)[:, None]
+        stds = np.sqrt((posterior * centred**2).sum(axis=1))
+        return cls(means / means.sum(), float(stds.mean()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,21 +236,21 @@ class Marginals:
         Synthetic records are drawn by these. Functions are chosen by the others, which keep apart values that noise
         may hide.
         """
-        return replace(self, features=tuple(own.sharpened(self.records) for own in self.features))
+        return replace(self, features=tuple(f.sharpened(self.records) for f in self.features))
 
     @property
     def grid(self) -> BinEdges:
         """Thresholds of the features."""
-        return BinEdges.from_arrays([own.cuts for own in self.features])
+        return BinEdges.from_arrays([feature.cuts for feature in self.features])
 
     def shares(self) -> np.ndarray:
         """Fractions by column and code, padded with zeros, shape (columns, codes)."""
-        return padded([own.shares for own in self.features])
+        return padded([feature.shares for feature in self.features])
 
     def ranks(self) -> np.ndarray:
         """Mid-rank of each code in [-1, 1], shape (columns, codes)."""
-        own = [m.reached[:-1] + m.reached[1:] - 1 for m in self.features]
-        return np.asarray(np.clip(padded(own), -1, 1))
+        rows = [m.cdf[:-1] + m.cdf[1:] - 1 for m in self.features]
+        return np.asarray(np.clip(padded(rows), -1, 1))
 
 
 def padded(rows: list[np.ndarray]) -> np.ndarray:
@@ -265,9 +265,9 @@ def total_of(counts: list[np.ndarray], variances: list[float]) -> tuple[float, f
     Weighted least squares: each column's sum has weight one over its bins times their variance.
     """
     weights = [
-        1 / (len(own) * (variance + 1e-9)) for own, variance in zip(counts, variances, strict=True)
+        1 / (len(row) * (variance + 1e-9)) for row, variance in zip(counts, variances, strict=True)
     ]
-    sums = [own.sum() for own in counts]
+    sums = [row.sum() for row in counts]
     return max(1.0, float(np.dot(weights, sums)) / sum(weights)), 1 / sum(weights)
 
 

@@ -59,39 +59,39 @@ class PrivateModel:
         """Weights of the unscaled functions, shape (functions, outputs)."""
         return np.asarray(self.weights * self.basis.multipliers[:, None])
 
-    def scores(self, x: np.ndarray) -> np.ndarray:
+    def scores(self, X: np.ndarray) -> np.ndarray:
         """Return F of encoded records, shape (rows, outputs), computed by block."""
         basis = self.basis
-        found = np.empty((len(x), len(self.start)))
-        for chosen in basis.blocks(len(x)):
-            found[chosen] = basis.scores(basis.cells(basis.grid.codes(x[chosen])), self.weights)
-        return np.asarray(self.start + found)
+        added = np.empty((len(X), len(self.start)))
+        for chosen in basis.blocks(len(X)):
+            added[chosen] = basis.scores(basis.cells(basis.grid.codes(X[chosen])), self.weights)
+        return np.asarray(self.start + added)
 
-    def predictions(self, x: np.ndarray) -> np.ndarray:
+    def predictions(self, X: np.ndarray) -> np.ndarray:
         """Return probabilities by class, or numbers on the common scale; shape (rows, outputs)."""
-        return self.outcome.predictions(self.scores(x))
+        return self.outcome.predictions(self.scores(X))
 
-    def score_deviations(self, x: np.ndarray) -> np.ndarray:
+    def score_deviations(self, X: np.ndarray) -> np.ndarray:
         """Return the posterior std of F of encoded records, including misspecification; shape (rows, outputs).
 
         Raises:
             InputError: unknown, as there was no round.
         """
-        found = np.empty((len(x), len(self.start)))
-        for chosen in self.basis.blocks(len(x)):
-            functions = self.basis.matrix(self.basis.grid.codes(x[chosen]))
-            found[chosen] = self._deviations(functions @ self.source.projection)
-        return np.asarray(np.sqrt(found**2 + self.unexpressed))
+        stds = np.empty((len(X), len(self.start)))
+        for chosen in self.basis.blocks(len(X)):
+            functions = self.basis.matrix(self.basis.grid.codes(X[chosen]))
+            stds[chosen] = self._stds(functions @ self.source.projection)
+        return np.asarray(np.sqrt(stds**2 + self.unexpressed))
 
     def of_others(self, codes: np.ndarray) -> np.ndarray:
         """Return the other trees' functions of records by codes, float32, shape (records, functions)."""
         return replace(self.basis, trees=self.others).matrix(codes)
 
-    def _deviations(self, directions: np.ndarray) -> np.ndarray:
+    def _stds(self, directions: np.ndarray) -> np.ndarray:
         if self.covariance is None:
             raise InputError(UNKNOWN)
-        spread = [np.einsum("ij,ij->i", directions @ own, directions) for own in self.covariance]
-        return np.asarray(np.sqrt(np.maximum(np.stack(spread, axis=1), 0)))
+        variances = [np.einsum("ij,ij->i", directions @ c, directions) for c in self.covariance]
+        return np.asarray(np.sqrt(np.maximum(np.stack(variances, axis=1), 0)))
 
     def partial_dependence(self, column: int, output: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return centred mean F by a column's code over synthetic records, and its root mean square error.
@@ -111,21 +111,23 @@ class PrivateModel:
         for code in range(len(self.basis.grid.cuts[column]) + 1):
             codes[column] = code
             scores = self.start + self.basis.scores(self.basis.cells(codes), self.weights)
-            own, slopes = self.outcome.log_odds(scores, output)
-            means.append(weights @ own)
-            heavy = slopes.T * weights
-            directions.append(heavy @ self.basis.matrix(codes) @ self.source.projection)
-            functions.append(heavy @ self.of_others(codes))
-        shares = self.shares[column, : len(means)]
-        shares = shares / shares.sum()
-        heights, along, across = (np.array(own) for own in (means, directions, functions))
-        across -= np.tensordot(shares, across, axes=1)
-        along -= np.tensordot(shares, along, axes=1)
+            item, slopes = self.outcome.log_odds(scores, output)
+            means.append(weights @ item)
+            weighted = slopes.T * weights
+            directions.append(weighted @ self.basis.matrix(codes) @ self.source.projection)
+            functions.append(weighted @ self.of_others(codes))
+        fractions = self.shares[column, : len(means)]
+        fractions = fractions / fractions.sum()
+        heights, along, across = (np.array(item) for item in (means, directions, functions))
+        across -= np.tensordot(fractions, across, axes=1)
+        along -= np.tensordot(fractions, along, axes=1)
         if self.errors:
-            each = [own.squares(across[:, k], along[:, k]) for k, own in enumerate(self.errors)]
+            squares = [
+                item.squares(across[:, k], along[:, k]) for k, item in enumerate(self.errors)
+            ]
         else:
-            each = [self._deviations(along[:, k])[:, k] ** 2 for k in range(len(self.start))]
-        return heights - shares @ heights, np.sqrt(np.sum(each, axis=0))
+            squares = [self._stds(along[:, k])[:, k] ** 2 for k in range(len(self.start))]
+        return heights - fractions @ heights, np.sqrt(np.sum(squares, axis=0))
 
     def permutation_importances(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return permutation importances for F on synthetic records (Breiman 2001, Section 10), with intervals.
@@ -142,36 +144,36 @@ class PrivateModel:
         Raises:
             InputError: the errors are unknown.
         """
-        reach = deviations_of(level)
+        z = deviations_of(level)
         if not self.errors:
             raise InputError(UNKNOWN)
         rng = np.random.default_rng(0)
         count = max(SHAPE_RECORDS, IMPORTANCE_RECORDS // len(self.start))
         codes, weights, _ = self.source.draw(self.basis, count, rng)
-        chances = weights / weights.sum()
-        heavy = np.sqrt(chances / (2 * len(self.start)))[:, None]
+        p = weights / weights.sum()
+        root = np.sqrt(p / (2 * len(self.start)))[:, None]
         forms, tables = (self.basis, replace(self.basis, trees=self.others)), self._drawn(rng)
-        sums = sum(form.matrix(codes) @ own for form, own in zip(forms, tables, strict=True))
-        unmoved = self._against(sums)
-        found, ends = np.zeros(len(codes)), np.zeros((len(codes), 2))
+        sums = sum(form.matrix(codes) @ item for form, item in zip(forms, tables, strict=True))
+        before = self._against(sums)
+        importances, ends = np.zeros(len(codes)), np.zeros((len(codes), 2))
         for column in range(len(codes)):
-            moved = codes.copy()
-            moved[column] = codes[column, rng.choice(len(chances), len(chances), p=chances)]
+            permuted = codes.copy()
+            permuted[column] = codes[column, rng.choice(len(p), len(p), p=p)]
             step = sum(
-                form.by_column(moved, column, own) - form.by_column(codes, column, own)
-                for form, own in zip(forms, tables, strict=True)
+                form.by_column(permuted, column, item) - form.by_column(codes, column, item)
+                for form, item in zip(forms, tables, strict=True)
             )
-            pairs = zip(unmoved, self._against(sums + step), strict=True)
-            part, errors = (np.concatenate(heavy * (own - other)) for own, other in pairs)
-            found[column] = total = np.linalg.norm(part)
-            whole, alone = (np.linalg.norm(own, axis=0) for own in (part + errors, errors))
+            pairs = zip(before, self._against(sums + step), strict=True)
+            part, errors = (np.concatenate(root * (item - other)) for item, other in pairs)
+            importances[column] = total = np.linalg.norm(part)
+            whole, alone = (np.linalg.norm(item, axis=0) for item in (part + errors, errors))
             low, high = np.quantile(whole, [(1 - level) / 2, (1 + level) / 2])
             if total > np.quantile(alone, (1 + level) / 2):
-                linear = total - reach * float(np.std(part[:, 0] @ errors)) / total
+                linear = total - z * float(np.std(part[:, 0] @ errors)) / total
                 ends[column] = max(0.0, min(low, linear)), high
             else:
                 ends[column] = 0.0, high
-        return found, ends
+        return importances, ends
 
     def _drawn(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Return weights of both kinds of functions, whose sums are scores and draws of their errors.
@@ -179,20 +181,20 @@ class PrivateModel:
         Returns:
             two arrays, float32, shape (functions, outputs x (1 + draws)).
         """
-        each = [own.drawn(ERROR_DRAWS, rng) for own in self.errors]
-        projected = [self.source.projection @ second for _, second in each]
-        own = [np.column_stack(both) for both in zip(self.weights.T, projected, strict=True)]
-        others = [np.insert(first, 0, 0.0, axis=1) for first, _ in each]
-        return [np.concatenate(tables, axis=1).astype(np.float32) for tables in (own, others)]
+        draws_of = [part.drawn(ERROR_DRAWS, rng) for part in self.errors]
+        projected = [self.source.projection @ second for _, second in draws_of]
+        part = [np.column_stack(both) for both in zip(self.weights.T, projected, strict=True)]
+        others = [np.insert(first, 0, 0.0, axis=1) for first, _ in draws_of]
+        return [np.concatenate(tables, axis=1).astype(np.float32) for tables in (part, others)]
 
     def _against(self, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return scores or log-odds of records, and their errors, shapes (outputs, records, 1) and (..., draws)."""
         both = sums.reshape(len(sums), len(self.start), -1)
         scores = self.start + both[..., 0]
-        each = [self.outcome.log_odds(scores, k) for k in range(len(self.start))]
-        slopes = np.array([slope for _, slope in each])
+        odds = [self.outcome.log_odds(scores, k) for k in range(len(self.start))]
+        slopes = np.array([slope for _, slope in odds])
         errors = np.einsum("krj,rjd->krd", slopes, both[..., 1:])
-        return np.array([own for own, _ in each])[..., None], errors
+        return np.array([value for value, _ in odds])[..., None], errors
 
     def trees(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield the trees in a forest's form.
@@ -214,10 +216,10 @@ class PrivateModel:
                 group += 1
 
     def _cut(self, column: int, code: int) -> float:
-        own = self.basis.grid.cuts[column]
+        cuts = self.basis.grid.cuts[column]
         if code == 0:
             return -math.inf
-        return own[code - 1] if code <= len(own) else math.inf
+        return cuts[code - 1] if code <= len(cuts) else math.inf
 
     def steps(self, column: int) -> tuple[np.ndarray, np.ndarray]:
         """Return a column's main effect on the scores.
@@ -229,6 +231,6 @@ class PrivateModel:
         basis, effects = self.basis, self.effects
         cuts = np.array(basis.grid.cuts[column])
         codes = np.arange(len(cuts) + 1)
-        places = basis.starts[column] + basis.bins[column, codes].astype(np.intp)
+        indices = basis.starts[column] + basis.bins[column, codes].astype(np.intp)
         lines = np.multiply.outer(basis.values[column, codes], effects[column])
-        return cuts, effects[places] + lines
+        return cuts, effects[indices] + lines

@@ -48,26 +48,26 @@ class MarginalLikelihood:
 
     def likelihood(self, scales: np.ndarray) -> float:
         """Return the log-likelihood up to a constant; ``scales`` has shape (groups,)."""
-        found, squares = 0.0, scales**2
-        for values, moved, rest in zip(self.values, self._rows, self.rest, strict=True):
-            root = factor((squares @ moved).reshape(rest.shape) + rest)
+        total, squares = 0.0, scales**2
+        for values, rows, noise in zip(self.values, self._rows, self.rest, strict=True):
+            root = factor((squares @ rows).reshape(noise.shape) + noise)
             white = solve_triangular(root, values, lower=True, check_finite=False)
-            found -= float(white @ white) / 2 + float(np.log(np.diag(root)).sum())
-        return self.share * found
+            total -= float(white @ white) / 2 + float(np.log(np.diag(root)).sum())
+        return self.share * total
 
     def density(self, scales: np.ndarray, unit: float) -> float:
         """Return the log posterior density of the scales' logarithms, up to a constant.
 
         ``unit`` is the scale of :class:`.ModelParams`.
         """
-        stray = float(((np.log(scales / unit) - SETTINGS.log_scale_mean) ** 2).sum())
-        return self.likelihood(scales) - stray / (2 * SETTINGS.log_scale_std**2)
+        penalty = float(((np.log(scales / unit) - SETTINGS.log_scale_mean) ** 2).sum())
+        return self.likelihood(scales) - penalty / (2 * SETTINGS.log_scale_std**2)
 
     def factor_chances(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """Return posterior probabilities of :data:`SCALE_FACTORS` as a common factor of these scales."""
         logs = np.array([self.density(factor * scales, unit) for factor in SCALE_FACTORS])
-        chances = np.exp(logs - logs.max())
-        return np.asarray(chances / chances.sum())
+        probabilities = np.exp(logs - logs.max())
+        return np.asarray(probabilities / probabilities.sum())
 
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """Maximise the posterior density of the scales, shape (groups,), coordinate by coordinate.
@@ -75,29 +75,29 @@ class MarginalLikelihood:
         It starts at the best of the given scales and common ones; ``unit`` as in :meth:`density`.
         """
 
-        tried_before: dict[bytes, float] = {}  # sweeps revisit the same scales
+        cache: dict[bytes, float] = {}  # sweeps revisit the same scales
 
         def density(logs: np.ndarray) -> float:
-            if (key := logs.tobytes()) not in tried_before:
-                tried_before[key] = self.density(unit * np.exp(logs), unit)
-            return tried_before[key]
+            if (key := logs.tobytes()) not in cache:
+                cache[key] = self.density(unit * np.exp(logs), unit)
+            return cache[key]
 
-        begun = [
+        starts = [
             np.log(scales / unit),
-            *(np.full(len(scales), np.log(one)) for one in SETTINGS.common_scales),
+            *(np.full(len(scales), np.log(scale)) for scale in SETTINGS.common_scales),
         ]
-        densities = [density(tried) for tried in begun]
-        logs, best = begun[int(np.argmax(densities))], max(densities)
+        densities = [density(candidate) for candidate in starts]
+        logs, best = starts[int(np.argmax(densities))], max(densities)
         for group in list(range(len(logs))) * SWEEPS:
             for step in (SETTINGS.log_scale_step, -SETTINGS.log_scale_step):
                 before = best
                 while True:
-                    tried = logs.copy()
-                    tried[group] = np.clip(tried[group] + step, *SETTINGS.log_scale_bounds)
-                    found = density(tried) if tried[group] != logs[group] else -np.inf
-                    if found <= best + 1e-3:
+                    candidate = logs.copy()
+                    candidate[group] = np.clip(candidate[group] + step, *SETTINGS.log_scale_bounds)
+                    value = density(candidate) if candidate[group] != logs[group] else -np.inf
+                    if value <= best + 1e-3:
                         break
-                    logs, best = tried, found
+                    logs, best = candidate, value
                 if best > before:
                     break
         return np.asarray(unit * np.exp(logs))
@@ -105,9 +105,9 @@ class MarginalLikelihood:
 
 def factor(system: np.ndarray) -> np.ndarray:
     """Return the Cholesky factor, with the diagonal raised by about the rounding error."""
-    enough = 1e-9 * float(np.trace(system)) / len(system) + 1e-12
+    jitter = 1e-9 * float(np.trace(system)) / len(system) + 1e-12
     system = system.copy()
-    system.ravel()[:: len(system) + 1] += enough
+    system.ravel()[:: len(system) + 1] += jitter
     return np.asarray(cholesky(system, lower=True, overwrite_a=True, check_finite=False))
 
 
@@ -125,7 +125,7 @@ class Subspace:
 
     @classmethod
     def from_matrix(
-        cls, matrix: np.ndarray, most: int, rng: np.random.Generator, kept: np.ndarray
+        cls, matrix: np.ndarray, limit: int, rng: np.random.Generator, kept: np.ndarray
     ) -> Subspace:
         """Return kept functions and the others' directions of largest second moments, by randomized power iteration.
 
@@ -139,15 +139,15 @@ class Subspace:
         """
         size = matrix.shape[1]
         axes = np.eye(size, dtype=np.float32)
-        if most < size:
-            kept = kept if 2 * len(kept) <= most else kept[:0]
+        if limit < size:
+            kept = kept if 2 * len(kept) <= limit else kept[:0]
             moments = matrix.T @ matrix / len(matrix)
             moments[kept], moments[:, kept] = 0, 0
-            whole = axes[:, kept]
-            axes = rng.normal(size=(size, most - len(kept))).astype(np.float32)
+            units = axes[:, kept]
+            axes = rng.normal(size=(size, limit - len(kept))).astype(np.float32)
             for _ in range(POWERS):
                 axes = qr(moments @ axes, mode="economic", overwrite_a=True, check_finite=False)[0]
-            axes = np.concatenate([whole, axes], axis=1)
+            axes = np.concatenate([units, axes], axis=1)
         return cls(axes.astype(float), (matrix @ axes).astype(float), matrix)
 
 
@@ -208,13 +208,13 @@ class Prior:
     @cached_property
     def root(self) -> np.ndarray:
         """Cholesky factor of C, its diagonal slightly raised."""
-        little = 1e-6 * float(np.trace(self.covariance)) / len(self.constant)
-        return factor(self.covariance + little * np.eye(len(self.constant)))
+        jitter = 1e-6 * float(np.trace(self.covariance)) / len(self.constant)
+        return factor(self.covariance + jitter * np.eye(len(self.constant)))
 
     def against(self, weights: np.ndarray) -> float:
         """Return w' C^-1 w summed over all outputs."""
-        own = solve_triangular(self.root, weights, lower=True, check_finite=False)
-        return float((own**2).sum())
+        white = solve_triangular(self.root, weights, lower=True, check_finite=False)
+        return float((white**2).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +223,7 @@ class Linearization:
 
     weights: np.ndarray  #: shape (directions, outputs)
     predictions: np.ndarray  #: of the records, shape (records, outputs)
-    told: np.ndarray  #: g, shape (directions, outputs)
+    moments: np.ndarray  #: g, shape (directions, outputs)
     curvatures: tuple[np.ndarray, ...]  #: H of each output, shape (directions, directions) each
 
 
@@ -234,42 +234,42 @@ class WeightPosterior:
     leading: Subspace  #: directions and synthetic records
     shares: np.ndarray  #: weights of the synthetic records, mean 1, times c of :class:`.Basis`
     outcome: Outcome  #: the link
-    start: np.ndarray  #: score if all functions are zero, shape (outputs,)
+    intercept: np.ndarray  #: score if all functions are zero, shape (outputs,)
     means: np.ndarray  #: predictions at that score, shape (outputs,)
     records: float  #: N
     prior: Prior  #: of the weights
 
     def predictions(self, weights: np.ndarray) -> np.ndarray:
         """Return predictions for the synthetic records, shape (records, outputs)."""
-        return self.outcome.predictions(self.start + self.leading.features @ weights)
+        return self.outcome.predictions(self.intercept + self.leading.features @ weights)
 
     def at(self, weights: np.ndarray) -> Linearization:
         """Linearise at some weights."""
         predictions = self.predictions(weights)
         irls_weights = self.outcome.variances(predictions)
-        curvatures = tuple(self.curvature(own) for own in irls_weights.T)
-        return Linearization(weights, predictions, self.told(predictions), curvatures)
+        curvatures = tuple(self.curvature(w) for w in irls_weights.T)
+        return Linearization(weights, predictions, self.moments(predictions), curvatures)
 
     def expected(self, predictions: np.ndarray) -> np.ndarray:
         """Return N E[c phi (prediction - mean)], shape (functions, outputs)."""
-        rest = ((predictions - self.means) * self.shares[:, None]).astype(np.float32)
-        return np.asarray(self.leading.functions.T @ rest, float) * (self.records / len(rest))
+        diff = ((predictions - self.means) * self.shares[:, None]).astype(np.float32)
+        return np.asarray(self.leading.functions.T @ diff, float) * (self.records / len(diff))
 
     def curvatures(self, predictions: np.ndarray) -> np.ndarray:
         """Return N E[c irls_weight phi^2] of each function, averaged over outputs; shape (functions,)."""
-        heavy = self.shares * self.outcome.variances(predictions).mean(axis=1)
-        squares = heavy.astype(np.float32) @ self.leading.functions**2
-        return np.asarray(squares, float) * (self.records / len(heavy))
+        weights = self.shares * self.outcome.variances(predictions).mean(axis=1)
+        squares = weights.astype(np.float32) @ self.leading.functions**2
+        return np.asarray(squares, float) * (self.records / len(weights))
 
-    def told(self, predictions: np.ndarray) -> np.ndarray:
+    def moments(self, predictions: np.ndarray) -> np.ndarray:
         """Return the expected moments in the subspace, shape (directions, outputs)."""
-        rest = (predictions - self.means) * self.shares[:, None]
-        return np.asarray(self.leading.features.T @ rest) * (self.records / len(rest))
+        diff = (predictions - self.means) * self.shares[:, None]
+        return np.asarray(self.leading.features.T @ diff) * (self.records / len(diff))
 
     def curvature(self, irls_weights: np.ndarray) -> np.ndarray:
         """Return N E[c irls_weight phi phi'], shape (directions, directions)."""
-        own = self.leading.features * np.sqrt(self.shares * irls_weights)[:, None]
-        return np.asarray(own.T @ own) * (self.records / len(own))
+        scaled = self.leading.features * np.sqrt(self.shares * irls_weights)[:, None]
+        return np.asarray(scaled.T @ scaled) * (self.records / len(scaled))
 
     def weights(
         self, sums: ProjectedMoments, local: Linearization, sampling: float, steps: int = 2
@@ -281,57 +281,60 @@ class WeightPosterior:
         rounds. For several classes each has K / (K - 1) of the softmax's diagonal, exact along weights that sum to zero
         at equal probabilities; elsewhere steps are halved until the posterior's misfit decreases.
         """
-        start = now = local
-        for left in range(steps, 0, -1):
-            wanted = self._wanted(sums, start, now, sampling)
+        origin = current = local
+        for remaining in range(steps, 0, -1):
+            target = self._full_step(sums, origin, current, sampling)
             if self.outcome.kind == "number":
-                return wanted
-            weights = self._as_far_as_it_helps(sums, start, now, wanted, sampling)
-            if left > 1:
-                now = self.at(weights)
+                return target
+            weights = self._backtrack(sums, origin, current, target, sampling)
+            if remaining > 1:
+                current = self.at(weights)
         return weights
 
-    def _wanted(
-        self, sums: ProjectedMoments, start: Linearization, now: Linearization, sampling: float
+    def _full_step(
+        self, sums: ProjectedMoments, origin: Linearization, current: Linearization, sampling: float
     ) -> np.ndarray:
-        rest, wanted = sums.at(now.weights - start.weights) - now.told, np.empty_like(now.told)
+        residual, target = (
+            sums.at(current.weights - origin.weights) - current.moments,
+            np.empty_like(current.moments),
+        )
         covariance = self.prior.covariance
-        for output, curvature in enumerate(now.curvatures):
+        for output, curvature in enumerate(current.curvatures):
             jacobian = sums.jacobian(curvature, output)
-            right = rest[:, output] + jacobian @ now.weights[:, output]
-            moved = jacobian @ covariance
-            root = factor(moved @ jacobian.T + (sampling * curvature + sums.noise))
-            solved = cho_solve((root, True), right, check_finite=False)
-            wanted[:, output] = covariance @ (jacobian.T @ solved)
-        return wanted
+            rhs = residual[:, output] + jacobian @ current.weights[:, output]
+            cross = jacobian @ covariance
+            root = factor(cross @ jacobian.T + (sampling * curvature + sums.noise))
+            solved = cho_solve((root, True), rhs, check_finite=False)
+            target[:, output] = covariance @ (jacobian.T @ solved)
+        return target
 
-    def _as_far_as_it_helps(
+    def _backtrack(
         self,
         sums: ProjectedMoments,
-        start: Linearization,
-        now: Linearization,
-        wanted: np.ndarray,
+        origin: Linearization,
+        current: Linearization,
+        target: np.ndarray,
         sampling: float,
     ) -> np.ndarray:
         """Return the best of a full step, half of it, and so on, or no step."""
-        least_noise = 1e-9 * float(np.trace(now.curvatures[0])) * np.eye(len(wanted))
-        roots = [factor(sampling * own + sums.noise + least_noise) for own in now.curvatures]
+        floor = 1e-9 * float(np.trace(current.curvatures[0])) * np.eye(len(target))
+        roots = [factor(sampling * h + sums.noise + floor) for h in current.curvatures]
 
-        def misfit(tried: np.ndarray, told: np.ndarray) -> float:
-            rest = sums.at(tried - start.weights) - told
-            total = self.prior.against(tried)
+        def misfit(candidate: np.ndarray, moments: np.ndarray) -> float:
+            residual = sums.at(candidate - origin.weights) - moments
+            total = self.prior.against(candidate)
             for output, root in enumerate(roots):
-                own = solve_triangular(root, rest[:, output], lower=True, check_finite=False)
-                total += float(own @ own)
+                h = solve_triangular(root, residual[:, output], lower=True, check_finite=False)
+                total += float(h @ h)
             return total
 
-        weights = now.weights
-        best, least = weights, misfit(weights, now.told)
+        weights = current.weights
+        best, lowest = weights, misfit(weights, current.moments)
         for halving in range(HALVINGS):
-            tried = weights + 0.5**halving * (wanted - weights)
-            found = misfit(tried, self.told(self.predictions(tried)))
-            if found < least:
-                best, least = tried, found
+            candidate = weights + 0.5**halving * (target - weights)
+            value = misfit(candidate, self.moments(self.predictions(candidate)))
+            if value < lowest:
+                best, lowest = candidate, value
             elif best is not weights:
                 break
         return best
@@ -340,11 +343,11 @@ class WeightPosterior:
         self, sums: ProjectedMoments, local: Linearization, sampling: float
     ) -> MarginalLikelihood:
         """Return the marginal likelihood of the prior's scales, from sums at ``local``."""
-        right = sums.values - local.told
-        jacobian = [sums.jacobian(own, output) for output, own in enumerate(local.curvatures)]
+        residual = sums.values - local.moments
+        jacobian = [sums.jacobian(m, output) for output, m in enumerate(local.curvatures)]
         return MarginalLikelihood(
-            [own + g @ w for own, g, w in zip(right.T, jacobian, local.weights.T, strict=True)],
-            [[g @ own @ g.T for own in self.prior.groups] for g in jacobian],
+            [m + g @ w for m, g, w in zip(residual.T, jacobian, local.weights.T, strict=True)],
+            [[g @ m @ g.T for m in self.prior.groups] for g in jacobian],
             [
                 sampling * h + sums.noise + g @ self.prior.level @ g.T
                 for h, g in zip(local.curvatures, jacobian, strict=True)
@@ -358,15 +361,15 @@ class WeightPosterior:
     def smaller(self, evidence: MarginalLikelihood) -> list[tuple[float, WeightPosterior]]:
         """Return the same under fractions of this prior's scales, with their probabilities."""
         logs = [
-            evidence.likelihood(share * self.prior.scales) + math.log(share)
-            for share in SETTINGS.prior_fractions
+            evidence.likelihood(fraction * self.prior.scales) + math.log(fraction)
+            for fraction in SETTINGS.prior_fractions
         ]
-        chances = np.exp(np.array(logs) - max(logs))
-        chances = np.where(chances > SETTINGS.min_prior_probability * chances.sum(), chances, 0.0)
+        p = np.exp(np.array(logs) - max(logs))
+        p = np.where(p > SETTINGS.min_prior_probability * p.sum(), p, 0.0)
         return [
-            (float(chance / chances.sum()), self.scaled(share * self.prior.scales))
-            for chance, share in zip(chances, SETTINGS.prior_fractions, strict=True)
-            if chance
+            (float(probability / p.sum()), self.scaled(fraction * self.prior.scales))
+            for probability, fraction in zip(p, SETTINGS.prior_fractions, strict=True)
+            if probability
         ]
 
 
@@ -377,8 +380,8 @@ def mixed(
     sampling: float,
 ) -> np.ndarray:
     """Return the mean of :meth:`.WeightPosterior.weights` over priors."""
-    own = [chance * one.weights(sums, local, sampling) for chance, one in priors]
-    return np.asarray(sum(own))
+    terms = [p * post.weights(sums, local, sampling) for p, post in priors]
+    return np.asarray(sum(terms))
 
 
 def covariance(
@@ -396,17 +399,17 @@ def covariance(
     """
     curvature = local.curvatures[output]
     jacobian = sums.jacobian(curvature, output)
-    means = np.array([one.weights(sums, local, sampling)[:, output] for _, one in priors])
-    chances = np.array([chance for chance, _ in priors])
-    stray = means - chances @ means
-    found = (stray * chances[:, None]).T @ stray
-    for chance, one in priors:
-        prior = one.prior.covariance
-        moved = jacobian @ prior
-        root = factor(moved @ jacobian.T + sampling * curvature + sums.noise)
-        half = solve_triangular(root, moved, lower=True, check_finite=False)
-        found += chance * (prior - half.T @ half)
-    return np.asarray(found)
+    means = np.array([post.weights(sums, local, sampling)[:, output] for _, post in priors])
+    p = np.array([probability for probability, _ in priors])
+    centred = means - p @ means
+    result = (centred * p[:, None]).T @ centred
+    for probability, post in priors:
+        prior = post.prior.covariance
+        cross = jacobian @ prior
+        root = factor(cross @ jacobian.T + sampling * curvature + sums.noise)
+        half = solve_triangular(root, cross, lower=True, check_finite=False)
+        result += probability * (prior - half.T @ half)
+    return np.asarray(result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,17 +435,17 @@ class EstimationError:
             functions: the functionals of psi, shape (functionals, functions psi).
             directions: the functionals of phi, shape (functionals, directions).
         """
-        missed = functions - directions @ self.fitted
+        residual = functions - directions @ self.fitted
         noise = np.einsum("ij,ij->i", directions @ self.noise, directions)
-        return np.asarray(missed**2 @ self.variances + noise)
+        return np.asarray(residual**2 @ self.variances + noise)
 
     def covariances(
         self, functions: np.ndarray, directions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return second moments of functionals' errors, in total and by noise and sampling, each square."""
-        missed = functions - directions @ self.fitted
+        residual = functions - directions @ self.fitted
         noise = directions @ self.noise @ directions.T
-        return np.asarray((missed * self.variances) @ missed.T + noise), np.asarray(noise)
+        return np.asarray((residual * self.variances) @ residual.T + noise), np.asarray(noise)
 
     def drawn(self, draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return draws (first, second) such that errors are ``functions @ first + directions @ second``.
@@ -452,11 +455,11 @@ class EstimationError:
         """
         values, vectors = np.linalg.eigh(self.noise)
         size = len(self.variances), len(values)
-        missed, noise = (rng.normal(size=(own, draws)) for own in size)
+        truth, noise = (rng.normal(size=(n, draws)) for n in size)
         squares = SCALE_FACTORS**2 / (self.chances @ SCALE_FACTORS**2)
-        missed *= np.sqrt(np.outer(self.variances, rng.choice(squares, draws, p=self.chances)))
-        along = (vectors * np.sqrt(np.maximum(values, 0))) @ noise - self.fitted @ missed
-        return missed.astype(np.float32), along.astype(np.float32)
+        truth *= np.sqrt(np.outer(self.variances, rng.choice(squares, draws, p=self.chances)))
+        along = (vectors * np.sqrt(np.maximum(values, 0))) @ noise - self.fitted @ truth
+        return truth.astype(np.float32), along.astype(np.float32)
 
     def scaled(self, factor: float) -> EstimationError:
         """Return the errors of scores times a factor."""
@@ -484,13 +487,13 @@ def estimation_error(
             :data:`SCALE_FACTORS`.
         output: index of the scores.
     """
-    own, curvature = priors[0][1], local.curvatures[output]
-    jacobian, rest = sums.jacobian(curvature, output), sampling * curvature + sums.noise
-    gain = np.zeros_like(rest)
-    for chance, one in priors:
-        moved = jacobian @ one.prior.covariance
-        gain += chance * cho_solve((factor(moved @ jacobian.T + rest), True), moved).T
-    heavy = own.outcome.variances(local.predictions)[:, output] * own.shares * own.records
-    told = (own.leading.features * (heavy / len(functions))[:, None]).T.astype(functions.dtype)
-    fitted = gain.astype(functions.dtype) @ (told @ functions)
-    return EstimationError(gain @ rest @ gain.T, fitted, *scales)
+    first, curvature = priors[0][1], local.curvatures[output]
+    jacobian, noise = sums.jacobian(curvature, output), sampling * curvature + sums.noise
+    gain = np.zeros_like(noise)
+    for p, post in priors:
+        cross = jacobian @ post.prior.covariance
+        gain += p * cho_solve((factor(cross @ jacobian.T + noise), True), cross).T
+    weights = first.outcome.variances(local.predictions)[:, output] * first.shares * first.records
+    phi = (first.leading.features * (weights / len(functions))[:, None]).T.astype(functions.dtype)
+    fitted = gain.astype(functions.dtype) @ (phi @ functions)
+    return EstimationError(gain @ noise @ gain.T, fitted, *scales)

@@ -44,7 +44,7 @@ class FeatureHistogram(Query):
         """Count by bin; a value on a threshold belongs to the upper bin."""
         width = int(self.grid.sizes.max())
         return {
-            "counts": np.array([np.bincount(own, minlength=width) for own in self._codes(view)])
+            "counts": np.array([np.bincount(codes, minlength=width) for codes in self._codes(view)])
         }
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
@@ -61,8 +61,8 @@ class FeatureHistogram(Query):
 
     def _codes(self, view: View) -> Iterator[np.ndarray]:
         columns = [*view.table.x.T, view.table.target][-len(self.grid.cuts) :]
-        for own, values in zip(self.grid.cuts, columns, strict=True):
-            yield np.searchsorted(np.array(own), values, side="right")
+        for cuts, values in zip(self.grid.cuts, columns, strict=True):
+            yield np.searchsorted(np.array(cuts), values, side="right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,8 @@ class TargetHistogram(FeatureHistogram):
         return {"counts": super().contribution(view)["counts"][:, 0]}
 
 
-def _bins(axes: tuple[str, ...], shape: tuple[int, ...], reached: int) -> Part:
-    sensitivity = Sensitivity(Bound(reached, reached), Bound(2 * reached, 2 * reached))
+def _bins(axes: tuple[str, ...], shape: tuple[int, ...], count: int) -> Part:
+    sensitivity = Sensitivity(Bound(count, count), Bound(2 * count, 2 * count))
     return Part(PartType.COUNTS, axes, shape, sensitivity)
 
 
@@ -106,22 +106,22 @@ class _Coded(Query):
 
     def _codes(self, view: View, grid: BinEdges) -> np.ndarray | None:
         """Return all records' codes, cached for the next query; None if they are too many."""
-        x = view.table.x
-        if x.size > KEPT:
+        X = view.table.x
+        if X.size > KEPT:
             return None
         key = wire.digest(wire.encode(grid))
         if view.cache.get("private.grid") != key:
             view.cache["private.grid"] = key
-            view.cache["private.codes"] = grid.codes(x)
+            view.cache["private.codes"] = grid.codes(X)
         codes: np.ndarray = view.cache["private.codes"]
         return codes
 
     def _blocks(
         self, view: View, grid: BinEdges, slices: Iterator[slice]
     ) -> Iterator[tuple[slice, np.ndarray]]:
-        kept = self._codes(view, grid)
+        cached = self._codes(view, grid)
         for chosen in slices:
-            yield chosen, grid.codes(view.table.x[chosen]) if kept is None else kept[:, chosen]
+            yield chosen, grid.codes(view.table.x[chosen]) if cached is None else cached[:, chosen]
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +180,8 @@ class Correlations(_Coded):
         norms = np.zeros(codes.shape[1])
         for row in ranks:
             norms += row**2
-        shorter = np.minimum(1, np.sqrt(self.clip / np.maximum(norms, self.clip / 2)))
-        return np.asarray(np.trunc(ranks * (shorter / RANK_UNIT)))
+        factors = np.minimum(1, np.sqrt(self.clip / np.maximum(norms, self.clip / 2)))
+        return np.asarray(np.trunc(ranks * (factors / RANK_UNIT)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ class BasisLeafCounts(_Coded):
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """Return ``counts`` by leaf, tree after tree."""
         self.basis.check(schema)
-        trees = sum(own.count for own in self.basis.trees)
+        trees = sum(t.count for t in self.basis.trees)
         if not trees:
             raise QueryError("malformed", "there is no tree to count the leaves of")
         leaves = int(self.basis.widths[self.basis.columns :].sum())
@@ -209,17 +209,17 @@ class BasisLeafCounts(_Coded):
         basis = self.basis
         counts = np.zeros(basis.size, np.int64)
         for _, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
-            places = basis.cells(codes).places[basis.columns :]
-            counts += np.bincount(places.ravel(), minlength=basis.size)
+            indices = basis.cells(codes).index[basis.columns :]
+            counts += np.bincount(indices.ravel(), minlength=basis.size)
         return {"counts": counts[int(basis.starts[basis.columns]) :]}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """Return one count in one leaf of each tree."""
         basis, first = self.basis, int(self.basis.starts[self.basis.columns])
-        places = basis.cells(basis.grid.codes(view.table.x)).places[basis.columns :] - first
-        found = np.zeros((len(view.table), basis.size - first), np.int64)
-        found[np.arange(len(found)), places] = 1
-        return {"counts": found}
+        indices = basis.cells(basis.grid.codes(view.table.x)).index[basis.columns :] - first
+        counts = np.zeros((len(view.table), basis.size - first), np.int64)
+        counts[np.arange(len(counts)), indices] = 1
+        return {"counts": counts}
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +248,8 @@ class Gradient(_Coded):
         self.basis.check(schema)
         self.window.check(self.outcome)
         shape = (self.basis.size, self.outcome.classes)
-        for values, wanted in ((self.weights, shape), (self.start, shape[1:])):
-            if values.shape != wanted or values.dtype.kind != "f":
+        for values, expected in ((self.weights, shape), (self.start, shape[1:])):
+            if values.shape != expected or values.dtype.kind != "f":
                 raise QueryError("malformed", "every function and output needs a weight")
             if not (np.abs(values) <= LARGEST).all():
                 raise QueryError("malformed", "weights must be finite and at most 2^20")
@@ -264,17 +264,17 @@ class Gradient(_Coded):
         basis, total = self.basis, np.zeros((self.basis.size, self.outcome.classes))
         for chosen, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
             cells = basis.cells(codes)
-            _, rest = self._scored(cells, view.table.target[chosen])
-            total += basis.sums(cells, rest, float(UNIT))
+            _, residuals = self._residuals(cells, view.table.target[chosen])
+            total += basis.sums(cells, residuals, float(UNIT))
         return {"sums": total.astype(np.int64)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """Return each record's functions times its residuals."""
         cells = self.basis.cells(self.basis.grid.codes(view.table.x))
-        _, rest = self._scored(cells, view.table.target)
-        return {"sums": self.basis.each(cells, rest, float(UNIT)).astype(np.int64)}
+        _, residuals = self._residuals(cells, view.table.target)
+        return {"sums": self.basis.each(cells, residuals, float(UNIT)).astype(np.int64)}
 
-    def _scored(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _residuals(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return scores and residuals."""
         scores = self.start + self.basis.scores(cells, self.weights)
         targets = self.outcome.targets(y)
@@ -323,7 +323,7 @@ class CalibrationSums(Gradient):
         basis, (outputs, cuts) = self.basis, self.cuts.shape
         total = np.zeros((2, outputs, cuts + 1))
         for chosen, codes in self._blocks(view, basis.grid, basis.blocks(len(view.table))):
-            bins, units = self._placed(basis.cells(codes), view.table.target[chosen])
+            bins, units = self._binned(basis.cells(codes), view.table.target[chosen])
             for o in range(outputs):
                 total[0, o] += np.bincount(bins[:, o], units[:, o], cuts + 1)
                 total[1, o] += np.bincount(bins[:, o], minlength=cuts + 1) * int(COUNT / UNIT)
@@ -332,15 +332,15 @@ class CalibrationSums(Gradient):
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """Return each record's residuals and count, each in one bin."""
         cells = self.basis.cells(self.basis.grid.codes(view.table.x))
-        bins, units = self._placed(cells, view.table.target)
-        here = bins[..., None] == np.arange(self.cuts.shape[1] + 1)
-        own = np.stack([here * units[..., None], here * float(COUNT / UNIT)], axis=1)
-        return {"sums": own.astype(np.int64)}
+        bins, units = self._binned(cells, view.table.target)
+        in_bin = bins[..., None] == np.arange(self.cuts.shape[1] + 1)
+        terms = np.stack([in_bin * units[..., None], in_bin * float(COUNT / UNIT)], axis=1)
+        return {"sums": terms.astype(np.int64)}
 
-    def _placed(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scores, rest = self._scored(cells, y)
+    def _binned(self, cells: BasisIndices, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scores, residuals = self._residuals(cells, y)
         bins = [
-            np.searchsorted(own, each, side="right")
-            for own, each in zip(self.cuts, scores.T, strict=True)
+            np.searchsorted(cuts, column, side="right")
+            for cuts, column in zip(self.cuts, scores.T, strict=True)
         ]
-        return np.stack(bins, axis=1), np.trunc(rest / float(UNIT))
+        return np.stack(bins, axis=1), np.trunc(residuals / float(UNIT))

@@ -30,20 +30,20 @@ LEAST_NOISE = 1e-11  #: Minimum variance of sums, as a fraction of that by missp
 class SyntheticHessian:
     """Curvature of the loss over synthetic records, at some weights."""
 
-    own: np.ndarray  #: h by function, shape (functions,)
-    whole: np.ndarray  #: H along the leading directions, shape (directions, directions)
+    diagonal: np.ndarray  #: h by function, shape (functions,)
+    matrix: np.ndarray  #: H along the leading directions, shape (directions, directions)
     records: float  #: N
 
     @classmethod
     def at(cls, posterior: WeightPosterior, local: Linearization) -> SyntheticHessian:
         """Return the mean over outputs at some weights."""
-        own = posterior.curvatures(local.predictions)
-        return cls(own, np.mean(local.curvatures, axis=0), posterior.records)
+        diagonal = posterior.curvatures(local.predictions)
+        return cls(diagonal, np.mean(local.curvatures, axis=0), posterior.records)
 
     def products(self, steps: np.ndarray) -> np.ndarray:
         """Return u' H v / N of steps, shape (steps, directions, outputs); shape (outputs, steps, steps)."""
-        own = steps.transpose(2, 0, 1)
-        return np.asarray(own @ self.whole @ own.transpose(0, 2, 1) / self.records)
+        moves = steps.transpose(2, 0, 1)
+        return np.asarray(moves @ self.matrix @ moves.transpose(0, 2, 1) / self.records)
 
     def mean_square(self, step: np.ndarray) -> float:
         """Return the IRLS-weighted mean square change of a score by a step."""
@@ -76,26 +76,26 @@ class GradientRounds:
         axes: np.ndarray,
     ) -> np.ndarray:
         """Return N E, the sums' derivative by the subspace's weights, shape (outputs, directions, directions)."""
-        white, away = self._white(weights, curvature, misspecification), self._away(weights)
-        rest = white.values - white.ones * white.means[..., None]
-        solved = np.linalg.solve(white.root.swapaxes(2, 3), rest[..., None])[..., 0]
-        shares = misspecification / curvature.records * curvature.own[:, None, None] * solved
-        along = np.einsum("id,iok->odk", axes, shares)
-        return np.asarray(along @ (away.transpose(2, 0, 1) @ curvature.whole))
+        white, offsets = self._white(weights, curvature, misspecification), self._away(weights)
+        residual = white.values - white.ones * white.means[..., None]
+        solved = np.linalg.solve(white.root.swapaxes(2, 3), residual[..., None])[..., 0]
+        gains = misspecification / curvature.records * curvature.diagonal[:, None, None] * solved
+        along = np.einsum("id,iok->odk", axes, gains)
+        return np.asarray(along @ (offsets.transpose(2, 0, 1) @ curvature.matrix))
 
     def misspecification(self, curvature: SyntheticHessian) -> float:
         """Return the MAP estimate of m, by restricted likelihood of the rounds' differences and a log-normal prior."""
-        usual = usual_misspecification(curvature.records)
+        prior = usual_misspecification(curvature.records)
 
         def density(factor: float) -> float:
-            white = self._white(self.weights[-1], curvature, factor * usual)
+            white = self._white(self.weights[-1], curvature, factor * prior)
             explained = white.precision * white.means**2
-            rest = (white.values**2).sum(axis=2) - explained
-            likelihood = -(white.logs + np.log(white.precision) / 2 + rest / 2).mean(axis=1).sum()
+            excess = (white.values**2).sum(axis=2) - explained
+            likelihood = -(white.logs + np.log(white.precision) / 2 + excess / 2).mean(axis=1).sum()
             doubled = 2 * SETTINGS.log_misspecification_std**2
             return float(likelihood) - float(np.log(factor)) ** 2 / doubled
 
-        return usual * float(FACTORS[int(np.argmax([density(float(own)) for own in FACTORS]))])
+        return prior * float(FACTORS[int(np.argmax([density(float(value)) for value in FACTORS]))])
 
     def _away(self, weights: np.ndarray) -> np.ndarray:
         return np.asarray(np.array(self.weights) - weights)
@@ -104,18 +104,18 @@ class GradientRounds:
         self, weights: np.ndarray, curvature: SyntheticHessian, misspecification: float
     ) -> _White:
         """Return the rounds' sums times the root of their precision; zero if not in a round."""
-        noise = np.array([own.variance for own in self.sums]).T
+        noise = np.array([sums.variance for sums in self.sums]).T
         known = np.isfinite(noise)[:, None, :]
         both = known[..., :, None] & known[..., None, :]
         products = curvature.products(self._away(weights))
         system = np.where(
-            both, misspecification * curvature.own[:, None, None, None] * products, 0.0
+            both, misspecification * curvature.diagonal[:, None, None, None] * products, 0.0
         )
         diagonal = np.arange(len(self.sums))
-        least = LEAST_NOISE * (1 + np.trace(system, axis1=2, axis2=3))[..., None]
-        system[..., diagonal, diagonal] += np.where(known, noise[:, None] + least, 1.0)
+        floor = LEAST_NOISE * (1 + np.trace(system, axis1=2, axis2=3))[..., None]
+        system[..., diagonal, diagonal] += np.where(known, noise[:, None] + floor, 1.0)
         root = np.linalg.cholesky(system)
-        values = np.array([own.values for own in self.sums]).transpose(1, 2, 0)
+        values = np.array([sums.values for sums in self.sums]).transpose(1, 2, 0)
         right = np.stack([np.ones_like(values), values], axis=-1) * known[..., None]
         white = np.linalg.solve(root, right)
         return _White(root, white[..., 0], white[..., 1])

@@ -127,9 +127,9 @@ class ModelParams:
             return _SNR_25
         return next(row for limit, row in _ROWS if signal < limit)
 
-    def with_linear(self, wanted: bool) -> ModelParams:
+    def with_linear(self, linear: bool) -> ModelParams:
         """Return the same, or without linear terms, whose fraction goes to the bins."""
-        return self if wanted else replace(self, linear=0.0, binned=self.binned + self.linear)
+        return self if linear else replace(self, linear=0.0, binned=self.binned + self.linear)
 
 
 _SNR_25 = ModelParams(

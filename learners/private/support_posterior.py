@@ -26,24 +26,24 @@ ROUNDS = 20  #: EM iterations
 @cache
 def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return starts, lengths, numbers of halvings, and log-probabilities among intervals of one length."""
-    starts, halvings, chances = [], [], []
+    starts, halvings, probs = [], [], []
     for k in range(SETTINGS.support_halvings + 1):
-        own = np.arange(2 ** (k + 1) - 1) / 2 ** (k + 1)
-        usual = np.isin(np.arange(len(own)), (0, 2**k - 1, len(own) - 1))
-        starts.append(own)
-        halvings.append(np.full(len(own), k))
-        chances.append(
-            (1 - SETTINGS.usual_position) / len(own) + SETTINGS.usual_position * usual / usual.sum()
+        pos = np.arange(2 ** (k + 1) - 1) / 2 ** (k + 1)
+        peaks = np.isin(np.arange(len(pos)), (0, 2**k - 1, len(pos) - 1))
+        starts.append(pos)
+        halvings.append(np.full(len(pos), k))
+        probs.append(
+            (1 - SETTINGS.usual_position) / len(pos) + SETTINGS.usual_position * peaks / peaks.sum()
         )
     number = np.concatenate(halvings)
-    return np.concatenate(starts), 0.5**number, number, np.log(np.concatenate(chances))
+    return np.concatenate(starts), 0.5**number, number, np.log(np.concatenate(probs))
 
 
-def _reached(at: np.ndarray) -> np.ndarray:
+def _mass_below(x: np.ndarray) -> np.ndarray:
     """Return the mass below some positions (0 to 1) under each interval, shape (intervals, positions)."""
     starts, scale_factors, _, _ = _intervals()
-    inside = np.clip((at - starts[:, None]) / scale_factors[:, None], 0, 1)
-    return np.asarray((1 - SETTINGS.anywhere) * inside + SETTINGS.anywhere * at)
+    inside = np.clip((x - starts[:, None]) / scale_factors[:, None], 0, 1)
+    return np.asarray((1 - SETTINGS.anywhere) * inside + SETTINGS.anywhere * x)
 
 
 def usual_widths() -> np.ndarray:
@@ -68,10 +68,10 @@ class SupportPosterior:
     @classmethod
     def blank(cls, edges: np.ndarray) -> SupportPosterior:
         """Return the prior."""
-        return cls(edges, np.diff(_reached(edges), axis=1), _intervals()[3], usual_widths())
+        return cls(edges, np.diff(_mass_below(edges), axis=1), _intervals()[3], usual_widths())
 
     @property
-    def chances(self) -> np.ndarray:
+    def probabilities(self) -> np.ndarray:
         """Probability of each interval, shape (intervals,)."""
         logs = self.logs + np.log(self.widths)[_intervals()[2]]
         return np.asarray(np.exp(logs - logsumexp(logs)))
@@ -79,22 +79,22 @@ class SupportPosterior:
     @property
     def narrow(self) -> float:
         """The probability that the mass is within less than half of the bounds."""
-        return float(self.chances[_intervals()[2] > 1].sum())
+        return float(self.probabilities[_intervals()[2] > 1].sum())
 
-    def below(self, at: np.ndarray) -> np.ndarray:
+    def below(self, x: np.ndarray) -> np.ndarray:
         """Return fractions below some positions under each interval, shape (intervals, positions)."""
-        bins = np.clip(np.searchsorted(self.edges, at, side="right") - 1, 0, len(self.edges) - 2)
-        ends, places = _reached(self.edges), _reached(at)
-        inside = (places - ends[:, bins]) / (ends[:, bins + 1] - ends[:, bins])
+        bins = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.edges) - 2)
+        ends, mass = _mass_below(self.edges), _mass_below(x)
+        inside = (mass - ends[:, bins]) / (ends[:, bins + 1] - ends[:, bins])
         before = np.cumsum(self.shares, axis=1) - self.shares
         return np.asarray(before[:, bins] + self.shares[:, bins] * inside)
 
-    def quantiles(self, at: np.ndarray) -> np.ndarray:
+    def quantiles(self, levels: np.ndarray) -> np.ndarray:
         """Return quantiles of the posterior mean distribution."""
-        places = np.union1d(self.edges, np.linspace(0, 1, PLACES + 1))
-        reached = self.chances @ self.below(places)
-        rising = reached + 1e-9 * np.arange(len(places))
-        return np.asarray(np.interp(at, rising / rising[-1], places))
+        positions = np.union1d(self.edges, np.linspace(0, 1, PLACES + 1))
+        cdf = self.probabilities @ self.below(positions)
+        rising = cdf + 1e-9 * np.arange(len(positions))
+        return np.asarray(np.interp(levels, rising / rising[-1], positions))
 
     def over(self, edges: np.ndarray) -> SupportPosterior:
         """Return the same over other bins."""
@@ -106,23 +106,23 @@ class SupportPosterior:
         Under an interval a bin's fraction s has the prior N(m, max(m, least)^2); the noisy one is
         N(m, max(m, least)^2 + v), and s has a Gaussian posterior.
         """
-        spread = np.maximum(self.shares, SETTINGS.min_share_std / len(noisy)) ** 2
-        rest, each = noisy - self.shares, spread + variance
-        logs = self.logs - (rest**2 / each + np.log(each)).sum(axis=1) / 2
-        shares = np.maximum(self.shares + spread / each * rest, 0)
-        return replace(self, shares=shares, logs=logs - logs.max(), expected=self.shares)
+        prior_var = np.maximum(self.shares, SETTINGS.min_share_std / len(noisy)) ** 2
+        residual, total_var = noisy - self.shares, prior_var + variance
+        logs = self.logs - (residual**2 / total_var + np.log(total_var)).sum(axis=1) / 2
+        fractions = np.maximum(self.shares + prior_var / total_var * residual, 0)
+        return replace(self, shares=fractions, logs=logs - logs.max(), expected=self.shares)
 
     def with_full_bins(self, noisy: np.ndarray, variance: float) -> np.ndarray:
         """Return posterior mean fractions given those of :meth:`updated`; see :func:`with_full_bins`."""
         assert self.expected is not None
-        likely = self.chances > LEAST * self.chances.max()
+        likely = self.probabilities > LEAST * self.probabilities.max()
         expected = self.expected[likely]
-        spread = np.maximum(expected, SETTINGS.min_share_std / len(noisy)) ** 2
-        return with_full_bins(noisy, variance, expected, spread, np.log(self.chances[likely]))
+        s2 = np.maximum(expected, SETTINGS.min_share_std / len(noisy)) ** 2
+        return with_full_bins(noisy, variance, expected, s2, np.log(self.probabilities[likely]))
 
 
 def with_full_bins(
-    noisy: np.ndarray, variance: float, expected: np.ndarray, spread: np.ndarray, logs: np.ndarray
+    noisy: np.ndarray, variance: float, expected: np.ndarray, s2: np.ndarray, logs: np.ndarray
 ) -> np.ndarray:
     """Return posterior means of bins' fractions if some bins may be far fuller than others, shape (bins,).
 
@@ -140,37 +140,37 @@ def with_full_bins(
     """
     v = variance + EXACT
 
-    def told(factor: float) -> tuple[np.ndarray, np.ndarray]:
-        mean, each = factor * expected, factor**2 * spread + v
-        likely = -((noisy - mean) ** 2 / each + np.log(each)) / 2
-        return likely, np.maximum(mean + (1 - v / each) * (noisy - mean), 0)
+    def conditional(factor: float) -> tuple[np.ndarray, np.ndarray]:
+        mean, var = factor * expected, factor**2 * s2 + v
+        likely = -((noisy - mean) ** 2 / var + np.log(var)) / 2
+        return likely, np.maximum(mean + (1 - v / var) * (noisy - mean), 0)
 
-    dense, mean = told(1.0)
+    dense, mean = conditional(1.0)
     odds, means = [np.log1p(-SETTINGS.full_bins) + logs], [mean]
-    tried = list(product(SETTINGS.low_fractions, SETTINGS.low_factors))
-    for fraction, factor in tried:
-        low, low_mean = told(factor)
-        high, high_mean = told((1 - factor * fraction) / (1 - fraction))
+    options = list(product(SETTINGS.low_fractions, SETTINGS.low_factors))
+    for fraction, factor in options:
+        low, low_mean = conditional(factor)
+        high, high_mean = conditional((1 - factor * fraction) / (1 - fraction))
         low, high = low + np.log(fraction), high + np.log1p(-fraction)
-        either = np.logaddexp(low, high)
-        odds.append(np.log(SETTINGS.full_bins / len(tried)) + logs + (either - dense).sum(axis=1))
-        means.append(np.exp(low - either) * low_mean + np.exp(high - either) * high_mean)
+        both = np.logaddexp(low, high)
+        odds.append(np.log(SETTINGS.full_bins / len(options)) + logs + (both - dense).sum(axis=1))
+        means.append(np.exp(low - both) * low_mean + np.exp(high - both) * high_mean)
     weights = np.exp(np.array(odds) - logsumexp(odds))
     return np.asarray(np.einsum("wh,whb->b", weights, np.array(means)))
 
 
 def shared(columns: Sequence[SupportPosterior]) -> list[SupportPosterior]:
     """Return the same with a common distribution of widths, by EM under a Dirichlet prior."""
-    numbers, usual = _intervals()[2], usual_widths()
-    each = np.array([own.logs for own in columns]).reshape(len(columns), len(numbers))
+    numbers, prior = _intervals()[2], usual_widths()
+    rows = np.array([column.logs for column in columns]).reshape(len(columns), len(numbers))
     logs = np.column_stack(
-        [logsumexp(each[:, numbers == k], axis=1) for k in range(SETTINGS.support_halvings + 1)]
+        [logsumexp(rows[:, numbers == k], axis=1) for k in range(SETTINGS.support_halvings + 1)]
     )
-    widths = usual
+    widths = prior
     for _ in range(ROUNDS if len(columns) > 1 else 0):
-        chances = np.exp(logs + np.log(widths) - (logs + np.log(widths)).max(axis=1, keepdims=True))
-        chances /= chances.sum(axis=1, keepdims=True)
-        widths = (chances.sum(axis=0) + SETTINGS.whole_columns * usual) / (
+        probs = np.exp(logs + np.log(widths) - (logs + np.log(widths)).max(axis=1, keepdims=True))
+        probs /= probs.sum(axis=1, keepdims=True)
+        widths = (probs.sum(axis=0) + SETTINGS.whole_columns * prior) / (
             len(columns) + SETTINGS.whole_columns
         )
-    return [replace(own, widths=widths) for own in columns]
+    return [replace(column, widths=widths) for column in columns]

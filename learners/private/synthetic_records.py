@@ -37,13 +37,13 @@ def shrunk(matrix: np.ndarray, edge: float) -> np.ndarray:
 
 
 def draw(
-    correlations: np.ndarray, shares: np.ndarray, records: int, rng: np.random.Generator
+    correlations: np.ndarray, fractions: np.ndarray, records: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Draw codes of synthetic records, uint8, shape (columns, records); ``shares`` are by column and code."""
     root = np.linalg.cholesky(correlations)
     levels = ndtr(root @ rng.normal(size=(len(root), records)))
     codes = np.empty(levels.shape, np.uint8)
-    for j, row in enumerate(shares):
+    for j, row in enumerate(fractions):
         real = max(1, int(np.flatnonzero(row).max(initial=0)) + 1)
         codes[j] = np.searchsorted(np.cumsum(row[:real])[:-1], levels[j], side="right")
     return codes
@@ -82,18 +82,18 @@ EXACT = (
 )
 
 
-def weighted(features: np.ndarray, wanted: np.ndarray, noise: float) -> np.ndarray:
+def weighted(features: np.ndarray, target: np.ndarray, noise: float) -> np.ndarray:
     """Return :func:`tilted` weights, with a penalty from the noise std and the synthetic records' sampling."""
-    spread, size = np.cov(features, rowvar=False, bias=True), features.shape[1]
+    covariance, size = np.cov(features, rowvar=False, bias=True), features.shape[1]
     noise = max(noise, EXACT)
-    penalty = (noise**2 * np.eye(size) + spread / len(features)) * (size / 2)
-    return tilted(features, wanted, penalty)
+    penalty = (noise**2 * np.eye(size) + covariance / len(features)) * (size / 2)
+    return tilted(features, target, penalty)
 
 
 TILTS = 6  #: Maximum Newton steps of a reweighting
 
 
-def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+def tilted(features: np.ndarray, target: np.ndarray, penalty: np.ndarray) -> np.ndarray:
     """Return record weights, mean 1, under which mean features, shape (features,), match ``wanted``.
 
     Maximum entropy, exp(features . theta), with a quadratic penalty for noise in the wanted means; by Newton's steps
@@ -103,14 +103,14 @@ def tilted(features: np.ndarray, wanted: np.ndarray, penalty: np.ndarray) -> np.
     for _ in range(TILTS):
         weights = _powers(features @ theta)
         means = weights @ features / records
-        slope = means - wanted + penalty @ theta
-        spread = (features * weights[:, None]).T @ features / records
-        spread += penalty - np.multiply.outer(means, means)
-        step = np.linalg.solve(spread, slope)
-        gain = float(slope @ step)
+        gradient = means - target + penalty @ theta
+        hessian = (features * weights[:, None]).T @ features / records
+        hessian += penalty - np.multiply.outer(means, means)
+        step = np.linalg.solve(hessian, gradient)
+        gain = float(gradient @ step)
         if gain < 1e-3:
             break
-        theta = theta - _length(features, wanted, penalty, (theta, step, gain)) * step
+        theta = theta - _length(features, target, penalty, (theta, step, gain)) * step
     weights = _powers(features @ theta)
     while 1 / np.mean(weights**2) < SETTINGS.min_effective:
         theta = theta * 0.8
@@ -125,18 +125,18 @@ def _powers(exponents: np.ndarray) -> np.ndarray:
 
 def _length(
     features: np.ndarray,
-    wanted: np.ndarray,
+    target: np.ndarray,
     penalty: np.ndarray,
-    at: tuple[np.ndarray, np.ndarray, float],
+    newton: tuple[np.ndarray, np.ndarray, float],
 ) -> float:
     """Return the first of 1, 1/2, 1/4, ... of a Newton step that gains enough (Armijo), or 0."""
-    theta, step, gain = at
+    theta, step, gain = newton
 
     def objective(theta: np.ndarray) -> float:
         exponents = features @ theta
         top = float(exponents.max())
-        spread = float(np.log(np.exp(exponents - top).mean()))
-        return top + spread - float(theta @ wanted) + float(theta @ penalty @ theta) / 2
+        log_mean = float(np.log(np.exp(exponents - top).mean()))
+        return top + log_mean - float(theta @ target) + float(theta @ penalty @ theta) / 2
 
     before = objective(theta)
     for halvings in range(7):

@@ -29,7 +29,7 @@ def synthetic_table(model: PrivateModel, rows: int, rng: np.random.Generator) ->
     columns = model.schema.columns
     values = np.concatenate(blocks, axis=1)[:, :rows]
     return pd.DataFrame(
-        {column.name: _decoded(own, column) for own, column in zip(values, columns, strict=True)}
+        {column.name: _decoded(row, column) for row, column in zip(values, columns, strict=True)}
     )
 
 
@@ -38,47 +38,47 @@ def _block(model: PrivateModel, rng: np.random.Generator) -> np.ndarray:
     basis, schema = model.basis, model.schema
     codes, weights, _ = model.source.draw(basis, POOL, rng)
     codes = codes[:, rng.choice(POOL, KEPT, p=weights / weights.sum())]
-    found = []
-    for column, cuts, own in zip(schema.features, basis.grid.cuts, codes, strict=True):
+    columns = []
+    for column, cuts, bins in zip(schema.features, basis.grid.cuts, codes, strict=True):
         edges = np.concatenate([column.bounds[:1], cuts, column.bounds[1:]])
-        found.append(_within(column, edges, own, rng.random(KEPT)))
+        columns.append(_within(column, edges, bins, rng.random(KEPT)))
     scores = model.start + basis.scores(basis.cells(codes), model.weights)
     number = model.outcome.kind == "number"
-    return np.array([*found, (_numbers if number else _classes)(model, scores, rng)])
+    return np.array([*columns, (_numbers if number else _classes)(model, scores, rng)])
 
 
-def _within(column: Column, edges: np.ndarray, bins: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _within(column: Column, edges: np.ndarray, bins: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Return values at fractions ``at`` of bins; integers unless the column is a number."""
     if column.kind == "number":
-        return np.asarray(edges[bins] + at * np.diff(edges)[bins])
+        return np.asarray(edges[bins] + u * np.diff(edges)[bins])
     low, above = np.ceil(edges), np.ceil(edges)
     above[-1] = np.floor(edges[-1]) + 1
-    return np.asarray(np.floor(low[bins] + at * (above[1:] - low[:-1])[bins]))
+    return np.asarray(np.floor(low[bins] + u * (above[1:] - low[:-1])[bins]))
 
 
 def _classes(model: PrivateModel, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    chances = model.outcome.predictions(scores)
+    probabilities = model.outcome.predictions(scores)
     if model.outcome.kind == "binary":
-        return np.asarray(rng.random(len(scores)) < chances[:, 0], dtype=float)
-    reached = np.cumsum(chances, axis=1)[:, :-1] <= rng.random((len(scores), 1))
-    return np.asarray(model.outcome.lower + reached.sum(axis=1))
+        return np.asarray(rng.random(len(scores)) < probabilities[:, 0], dtype=float)
+    exceeded = np.cumsum(probabilities, axis=1)[:, :-1] <= rng.random((len(scores), 1))
+    return np.asarray(model.outcome.lower + exceeded.sum(axis=1))
 
 
 def _numbers(model: PrivateModel, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return numbers with the released histogram, in the order of predictions plus residual noise."""
     outcome, source = model.outcome, model.source
     assert model.schema.target is not None
-    edges, reached = source.target_edges, np.cumsum(source.target_shares)
+    edges, cdf = source.target_edges, np.cumsum(source.target_shares)
     middles = outcome.targets((edges[:-1] + edges[1:]) / 2)[:, 0]
     mean = source.target_shares @ middles
-    left = source.target_shares @ (middles - mean) ** 2 - scores.var()
-    order = np.argsort(np.argsort(scores[:, 0] + rng.normal(0, np.sqrt(max(left, 0)), len(scores))))
-    at = (order + rng.random(len(order))) / len(order) * reached[-1]
-    bins = np.minimum(np.searchsorted(reached, at, side="right"), len(reached) - 1)
-    below = reached[bins] - source.target_shares[bins]
-    share = np.clip((at - below) / np.maximum(source.target_shares[bins], 1e-12), 0, 1 - 1e-9)
-    found = _within(model.schema.target, edges, bins, share)
-    return np.asarray(np.clip(found, *model.schema.target.bounds))
+    var = source.target_shares @ (middles - mean) ** 2 - scores.var()
+    order = np.argsort(np.argsort(scores[:, 0] + rng.normal(0, np.sqrt(max(var, 0)), len(scores))))
+    mass = (order + rng.random(len(order))) / len(order) * cdf[-1]
+    bins = np.minimum(np.searchsorted(cdf, mass, side="right"), len(cdf) - 1)
+    lower = cdf[bins] - source.target_shares[bins]
+    fraction = np.clip((mass - lower) / np.maximum(source.target_shares[bins], 1e-12), 0, 1 - 1e-9)
+    values = _within(model.schema.target, edges, bins, fraction)
+    return np.asarray(np.clip(values, *model.schema.target.bounds))
 
 
 def _decoded(values: np.ndarray, column: Column) -> np.ndarray:

@@ -71,8 +71,8 @@ class Outcome:
         if self.kind == "binary":
             return np.asarray(y[:, None], dtype=float)
         middle = self.lower / 2 + self.upper / 2
-        held = np.clip(y, self.lower, self.upper) - middle
-        return np.asarray(held / (self.upper - self.lower))[:, None]
+        centred = np.clip(y, self.lower, self.upper) - middle
+        return np.asarray(centred / (self.upper - self.lower))[:, None]
 
     def predictions(self, scores: np.ndarray) -> np.ndarray:
         """Return predictions for scores, shape (records, classes), bitwise independent between records."""
@@ -116,8 +116,8 @@ class Outcome:
 
     def values(self, predictions: np.ndarray) -> np.ndarray:
         """Return a number's predictions in the target's unit, within its limits; shape (records,)."""
-        share = np.clip(predictions[:, 0], -0.5, 0.5) + 0.5
-        return np.asarray(self.lower + share * (self.upper - self.lower))
+        fraction = np.clip(predictions[:, 0], -0.5, 0.5) + 0.5
+        return np.asarray(self.lower + fraction * (self.upper - self.lower))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,18 +134,18 @@ class ResidualBounds:
 
     def check(self, outcome: Outcome) -> None:
         """Raise QueryError for limits of wrong shape, not increasing, or outside the range of predictions."""
-        least = -0.5 if outcome.kind == "number" else 0.0
+        minimum = -0.5 if outcome.kind == "number" else 0.0
         for limit in (self.low, self.high):
             if limit.shape != (outcome.classes,) or limit.dtype.kind != "f":
                 raise QueryError("malformed", "limits are needed for every score")
-        inside = (self.low >= least) & (self.low <= self.high) & (self.high <= least + 1)
+        inside = (self.low >= minimum) & (self.low <= self.high) & (self.high <= minimum + 1)
         if not inside.all() or not 2.0**-20 <= self.clip <= 1:
             raise QueryError("malformed", "limits of predictions must rise between those there are")
 
     def residuals(self, targets: np.ndarray, predictions: np.ndarray) -> np.ndarray:
         """Return clipped residuals, shape (records, classes)."""
-        rest = targets - np.clip(predictions, self.low, self.high)
-        return np.asarray(np.clip(rest, -self.clip, self.clip))
+        residuals = targets - np.clip(predictions, self.low, self.high)
+        return np.asarray(np.clip(residuals, -self.clip, self.clip))
 
     def norm(self, outcome: Outcome) -> float:
         """Return the maximum L2 norm D of one record's residuals.
@@ -156,7 +156,7 @@ class ResidualBounds:
         """
         if outcome.kind == "number":
             return self.clip
-        own, other = (1 - self.low) ** 2, self.high**2
+        same, other = (1 - self.low) ** 2, self.high**2
         if outcome.kind == "binary":
-            return math.sqrt(float(max(own[0], other[0])))
-        return math.sqrt(float((own + other.sum() - other).max()))
+            return math.sqrt(float(max(same[0], other[0])))
+        return math.sqrt(float((same + other.sum() - other).max()))

@@ -51,11 +51,11 @@ def learn(
     Raises:
         NobodyAnswered: no client answered the histograms.
     """
-    return _Learning(federation, outcome, rng, linear).run()
+    return _Training(federation, outcome, rng, linear).run()
 
 
 @dataclass(eq=False)
-class _Learning:
+class _Training:
     """One run."""
 
     federation: Disclosure
@@ -65,17 +65,17 @@ class _Learning:
 
     def run(self) -> PrivateModel:
         """Send all queries in order; if the budget ends early, so does learning."""
-        self._look()
-        weighed = self._main_effects()
-        codes = self._make_up()
-        basis = self._basis(weighed)
+        self._ask_histograms()
+        col_weights = self._main_effects()
+        codes = self._synthesize()
+        basis = self._basis(col_weights)
         scale_factors = np.ones(basis.size) if self.main is None else self.main.scale_factors(basis)
-        shares, leading = self._weighed(basis, codes, scale_factors)
+        sample_weight, leading = self._reweight(basis, codes, scale_factors)
         posterior = WeightPosterior(
             leading,
-            shares * basis.cells(codes).shortening,
+            sample_weight * basis.cells(codes).shortening,
             self.outcome,
-            self.start,
+            self.intercept,
             self.means,
             self.marginals.records,
             self._prior(basis, leading, scale_factors),
@@ -86,50 +86,50 @@ class _Learning:
         steps = self._rounds(basis, posterior, scale_factors)
         leads, rounds = steps.weights, steps.taken
         weights = scale_factors[:, None] * (leading.axes @ leads)
-        spread, missed = None, np.zeros(self.outcome.classes)
+        posterior_cov, unexpressed = None, np.zeros(self.outcome.classes)
         errors: tuple[EstimationError, ...] = ()
         others = replace(basis, trees=())
         if steps.last is not None:
             rng = np.random.default_rng(0)  # the model's own draws stay the same
-            others = replace(basis, trees=self._forest(weighed, rng))
+            others = replace(basis, trees=self._forest(col_weights, rng))
             outputs = range(self.outcome.classes)
-            spread = np.array([covariance(*steps.last, output=own) for own in outputs])
+            posterior_cov = np.array([covariance(*steps.last, output=k) for k in outputs])
             errors = self._errors(steps, others, codes, scale_factors)
-            missed = self._unexpressed(errors, spread, basis, others, rng)
+            unexpressed = self._unexpressed(errors, posterior_cov, basis, others, rng)
         if calibrated and rounds:
-            factor = self._calibration(basis, weights, leading.features @ leads, shares)
-            weights, missed = factor * weights, factor**2 * missed
-            spread = None if spread is None else factor**2 * spread
-            errors = tuple(own.scaled(factor) for own in errors)
-        means, deviations = _moments(basis, codes, shares)
+            factor = self._calibration(basis, weights, leading.features @ leads, sample_weight)
+            weights, unexpressed = factor * weights, factor**2 * unexpressed
+            posterior_cov = None if posterior_cov is None else factor**2 * posterior_cov
+            errors = tuple(k.scaled(factor) for k in errors)
+        means, stds = _moments(basis, codes, sample_weight)
         return PrivateModel(
             self.federation.schema,
             self.outcome,
             basis,
             weights,
-            self.start,
+            self.intercept,
             means=means,
-            deviations=deviations,
+            deviations=stds,
             shares=self.marginals.sharpened().shares(),
             ranked=self.params.ranked,
             limits=self._limits(),
             rounds=rounds,
             records=self.marginals.records,
             source=self.source,
-            covariance=spread,
-            unexpressed=missed,
+            covariance=posterior_cov,
+            unexpressed=unexpressed,
             errors=errors,
             others=others.trees,
         )
 
-    def _look(self) -> None:
+    def _ask_histograms(self) -> None:
         number = self.outcome.kind == "number"
-        found = look(self.federation, linear=self.linear, number=number)
-        self.marginals, self.params, self.purse = found.marginals, found.params, found.purse
-        self.noise, self.present = found.unit, found.present
-        self._centre(found.noise, found.classes)
+        result = look(self.federation, linear=self.linear, number=number)
+        self.marginals, self.params, self.purse = result.marginals, result.params, result.purse
+        self.noise, self.present = result.unit, result.present
+        self._centre(result.noise, result.classes)
 
-    def _centre(self, noise: float, told: Shares | None) -> None:
+    def _centre(self, noise: float, rates: Shares | None) -> None:
         """Set the outcome's limits (without tails that may be noise), means and intercept."""
         counted = self.marginals.target
         tail = float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail))
@@ -142,58 +142,58 @@ class _Learning:
                 self.outcome = replace(self.outcome, lower=float(low), upper=float(high))
             middles = self.outcome.targets((target.edges[:-1] + target.edges[1:]) / 2)[:, 0]
             self.means = np.array([float(target.shares @ middles)])
-            away = np.abs(middles - self.means[0])
-            self.variance = float(target.shares @ away**2) + 1e-4
-            self.reach = _reach(target.shares, away / math.sqrt(self.variance))
-            moved = target.shares - counted.shares
-            unsure = _unsure(target.shares, moved, self.outcome.targets(target.edges)[:, 0], noise)
-            self.free = math.sqrt(min(self.variance, unsure))
+            distance = np.abs(middles - self.means[0])
+            self.variance = float(target.shares @ distance**2) + 1e-4
+            self.reach = _residual_clip(target.shares, distance / math.sqrt(self.variance))
+            shift = target.shares - counted.shares
+            var = _mean_var(target.shares, shift, self.outcome.targets(target.edges)[:, 0], noise)
+            self.free = math.sqrt(min(self.variance, var))
         else:
-            if told is None:  # a number from 0 to 1
+            if rates is None:  # a number from 0 to 1
                 mean = float(counted.shares @ (counted.edges[:-1] + counted.edges[1:])) / 2
-                told = Shares(np.clip([1 - mean, mean], 0.03, 0.97), SETTINGS.max_level_std)
-            self.means = told.means[1:] if self.outcome.classes == 1 else told.means
-            self.free = float(np.clip(told.spread, SETTINGS.min_level_std, SETTINGS.max_level_std))
+                rates = Shares(np.clip([1 - mean, mean], 0.03, 0.97), SETTINGS.max_level_std)
+            self.means = rates.means[1:] if self.outcome.classes == 1 else rates.means
+            self.free = float(np.clip(rates.spread, SETTINGS.min_level_std, SETTINGS.max_level_std))
             self.variance = float((self.means * (1 - self.means)).mean())
-        self.start = self.outcome.start(self.means)
+        self.intercept = self.outcome.start(self.means)
 
     def _main_effects(self) -> np.ndarray:
         """Return each column's weight, summing to one, from a first round of main effects."""
         self.main: MainEffects | None = None
-        even, share = self._even(), self.params.first
-        if not share:
+        even, fraction = self._equal_weights(), self.params.first
+        if not fraction:
             return even
         linear = SETTINGS.main_linear if self.params.linear else 0.0
         scales = self._scales(even, linear, 1 - linear)
         basis = Basis(self.marginals.grid, self._values(), self._bins(), *scales, ())
-        still = np.zeros((basis.size, self.outcome.classes))
+        zeros = np.zeros((basis.size, self.outcome.classes))
         window = self._window(None, self.variance)
-        sums = self._asked(basis, still, window, self.purse.part(share))
+        sums = self._ask(basis, zeros, window, self.purse.part(fraction))
         if sums is None:
             return even
         noise = math.sqrt(float(sums.variance[0]))
-        self.main = MainEffects.from_sums(basis, sums.values, noise, share)
+        self.main = MainEffects.from_sums(basis, sums.values, noise, fraction)
         mean_squares = np.sqrt(self.main.mean_squares(self.marginals, self.variance))
         mean_squares[even == 0] = 0.0
         if mean_squares.sum() <= 0:
             return even
-        share = SETTINGS.even_weight
-        return np.asarray(share * even + (1 - share) * mean_squares / mean_squares.sum())
+        fraction = SETTINGS.even_weight
+        return np.asarray(fraction * even + (1 - fraction) * mean_squares / mean_squares.sum())
 
-    def _even(self) -> np.ndarray:
+    def _equal_weights(self) -> np.ndarray:
         """Return equal weights of the columns that vary; functions of constant ones would only add noise."""
-        varied = self.marginals.sharpened().shares().max(axis=1) < SETTINGS.one_value
-        if not varied.any():
-            varied[:] = True
-        return np.asarray(varied / varied.sum())
+        varies = self.marginals.sharpened().shares().max(axis=1) < SETTINGS.one_value
+        if not varies.any():
+            varies[:] = True
+        return np.asarray(varies / varies.sum())
 
     def _scales(
-        self, weighed: np.ndarray, linear: float, binned: float
+        self, col_weights: np.ndarray, linear: float, binned: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        ordered = np.array([own.column.kind != "category" for own in self.marginals.features])
+        ordered = np.array([f.column.kind != "category" for f in self.marginals.features])
         return (
-            self._stretch() * np.sqrt(np.where(ordered, linear, 0.0) * weighed),
-            np.sqrt(np.where(ordered, binned, linear + binned) * weighed),
+            self._stretch() * np.sqrt(np.where(ordered, linear, 0.0) * col_weights),
+            np.sqrt(np.where(ordered, binned, linear + binned) * col_weights),
         )
 
     def _stretch(self) -> np.ndarray:
@@ -203,10 +203,10 @@ class _Learning:
         squares = (self.marginals.shares() * self._values() ** 2).sum(axis=1)
         return np.asarray(SETTINGS.stretch / np.sqrt(np.maximum(squares, SETTINGS.min_mean_square)))
 
-    def _make_up(self) -> np.ndarray:
+    def _synthesize(self) -> np.ndarray:
         likeliest = self.marginals.sharpened()
-        shares, ranks = likeliest.shares(), likeliest.ranks()
-        p = len(shares)
+        fractions, ranks = likeliest.shares(), likeliest.ranks()
+        p = len(fractions)
         latent = np.eye(p)
         if p > 1 and self.params.correlated:
             query = Correlations(self.marginals.grid, ranks, p / SETTINGS.rank_clip)
@@ -216,43 +216,43 @@ class _Learning:
                 records = self.marginals.records * self.present(answer)
                 products = np.zeros((p, p))
                 products[np.triu_indices(p, 1)] = answer.total("products") / records
-                variances = np.maximum((shares * ranks**2).sum(axis=1), 1e-3)
+                variances = np.maximum((fractions * ranks**2).sum(axis=1), 1e-3)
                 noise = answer.deviation("products") / records
                 latent = synthetic_records.copula(products + products.T, variances, noise)
         target = self.marginals.target
         self.source = SyntheticSource(
-            latent, shares, np.zeros((0, 0)), None, 0.0, target.edges, target.shares
+            latent, fractions, np.zeros((0, 0)), None, 0.0, target.edges, target.shares
         )
-        return synthetic_records.draw(latent, shares, self.params.synthetic_records, self.rng)
+        return synthetic_records.draw(latent, fractions, self.params.synthetic_records, self.rng)
 
-    def _basis(self, weighed: np.ndarray) -> Basis:
+    def _basis(self, col_weights: np.ndarray) -> Basis:
         return Basis(
             self.marginals.grid,
             self._values(),
             self._bins(),
-            *self._scales(weighed, self.params.linear, self.params.binned),
-            self._forest(weighed, self.rng),
+            *self._scales(col_weights, self.params.linear, self.params.binned),
+            self._forest(col_weights, self.rng),
         )
 
     def _limits(self) -> np.ndarray:
         """Return the intervals of linear terms, shape (columns, 2)."""
-        found = np.empty((len(self.marginals.features), 2))
-        for j, own in enumerate(self.marginals.features):
-            low, high = own.quantiles(np.array([SETTINGS.tail, 1 - SETTINGS.tail]))
-            ends = own.edges[[0, -1]]
-            found[j] = (low, high) if high - low > 2.0**-18 * (ends[1] - ends[0]) else ends
-        return found
+        limits = np.empty((len(self.marginals.features), 2))
+        for j, feature in enumerate(self.marginals.features):
+            low, high = feature.quantiles(np.array([SETTINGS.tail, 1 - SETTINGS.tail]))
+            ends = feature.edges[[0, -1]]
+            limits[j] = (low, high) if high - low > 2.0**-18 * (ends[1] - ends[0]) else ends
+        return limits
 
     def _values(self) -> np.ndarray:
         """Return linear terms of the codes: mid-ranks, or midpoints of bins between the limits."""
         if self.params.ranked:
             return self.marginals.ranks()
         rows = []
-        for own, (low, high) in zip(self.marginals.features, self._limits(), strict=True):
-            edges = own.edges
+        for feature, (low, high) in zip(self.marginals.features, self._limits(), strict=True):
+            edges = feature.edges
             middles = (edges[:-1] + edges[1:]) / 2
-            if own.column.kind != "number":
-                middles = np.concatenate([[own.column.bounds[0]], own.cuts])
+            if feature.column.kind != "number":
+                middles = np.concatenate([[feature.column.bounds[0]], feature.cuts])
             rows.append(np.clip(2 * (middles - low) / (high - low) - 1, -1, 1))
         return padded(rows)
 
@@ -261,37 +261,37 @@ class _Learning:
         rows, edges = [], np.linspace(0, 1, self.params.bins + 1)
         if self.params.halved_ends:
             edges = np.concatenate([[0, edges[1] / 2], edges[1:-1], [1 - edges[1] / 2, 1]])
-        for own in self.marginals.features:
-            middles = (own.reached[:-1] + own.reached[1:]) / 2
+        for f in self.marginals.features:
+            middles = (f.cdf[:-1] + f.cdf[1:]) / 2
             coarse = np.searchsorted(edges[1:-1], middles, side="right")
-            whole = len(own.counts) <= self.params.bins or one_bin_each(own.column)
+            whole = len(f.counts) <= self.params.bins or one_bin_each(f.column)
             rows.append(
-                np.arange(len(own.counts)) if whole else np.unique(coarse, return_inverse=True)[1]
+                np.arange(len(f.counts)) if whole else np.unique(coarse, return_inverse=True)[1]
             )
         return padded(rows).astype(np.uint8)
 
-    def _forest(self, weighed: np.ndarray, rng: np.random.Generator) -> tuple[Trees, ...]:
-        return tuple(self._trees(weighed, rng, *own) for own in self.params.trees)
+    def _forest(self, col_weights: np.ndarray, rng: np.random.Generator) -> tuple[Trees, ...]:
+        return tuple(self._trees(col_weights, rng, *setting) for setting in self.params.trees)
 
     def _trees(
-        self, weighed: np.ndarray, rng: np.random.Generator, count: int, depth: int, share: float
+        self, weights: np.ndarray, rng: np.random.Generator, count: int, depth: int, fraction: float
     ) -> Trees:
-        columns = len(weighed)
+        n_columns = len(weights)
         features = np.empty((count, depth), np.int64)
-        for own in features:
-            distinct = min(depth, int(np.count_nonzero(weighed)))
-            own[:distinct] = rng.choice(columns, distinct, replace=False, p=weighed)
-            own[distinct:] = rng.choice(columns, depth - distinct, p=weighed)
+        for path in features:
+            distinct = min(depth, int(np.count_nonzero(weights)))
+            path[:distinct] = rng.choice(n_columns, distinct, replace=False, p=weights)
+            path[distinct:] = rng.choice(n_columns, depth - distinct, p=weights)
         ranks = rng.uniform(*SETTINGS.cut_ranks, features.shape)
         cuts = np.empty(features.shape, np.uint8)
-        for place in np.ndindex(*features.shape):
-            column = self.marginals.features[features[place]]
-            middles = (column.reached[:-1] + column.reached[1:]) / 2
-            cut = int(np.searchsorted(middles, ranks[place]))
-            cuts[place] = np.clip(cut, 1, max(1, len(column.cuts)))
-        return Trees(features, cuts, math.sqrt(share / count))
+        for index in np.ndindex(*features.shape):
+            column = self.marginals.features[features[index]]
+            middles = (column.cdf[:-1] + column.cdf[1:]) / 2
+            cut = int(np.searchsorted(middles, ranks[index]))
+            cuts[index] = np.clip(cut, 1, max(1, len(column.cuts)))
+        return Trees(features, cuts, math.sqrt(fraction / count))
 
-    def _weighed(
+    def _reweight(
         self, basis: Basis, codes: np.ndarray, scale_factors: np.ndarray
     ) -> tuple[np.ndarray, Subspace]:
         """Return weights of the synthetic records that match released leaf counts, and the subspace."""
@@ -314,16 +314,16 @@ class _Learning:
         means = matrix.mean(axis=0).astype(float)
         means[leaves] = answer.total("counts") / records * scales
         noise = answer.deviation("counts") / records * float(scales.max())
-        wanted = leading.axes.T @ means
-        self.source = replace(self.source, wanted=wanted, noise=noise)
-        return synthetic_records.weighted(leading.features, wanted, noise), leading
+        target = leading.axes.T @ means
+        self.source = replace(self.source, wanted=target, noise=noise)
+        return synthetic_records.weighted(leading.features, target, noise), leading
 
     def _window(self, predictions: np.ndarray | None, variance: float) -> ResidualBounds:
         """Return bounds of residuals, from the synthetic records' predictions so far."""
         if self.outcome.kind == "number":
             clip = max(self.reach * math.sqrt(variance), 0.05)
-            least = 0.5 if predictions is None else clip
-            return ResidualBounds(np.array([-0.5]), np.array([0.5]), min(0.5, least))
+            limit = 0.5 if predictions is None else clip
+            return ResidualBounds(np.array([-0.5]), np.array([0.5]), min(0.5, limit))
         if predictions is None:
             return ResidualBounds(self.means, self.means, 1.0)
         tail = SETTINGS.prediction_quantile
@@ -331,9 +331,9 @@ class _Learning:
         return ResidualBounds(np.clip(low, 0, 1), np.clip(high, 0, 1), 1.0)
 
     def _prior(self, basis: Basis, leading: Subspace, scale_factors: np.ndarray) -> Prior:
-        axes = [leading.axes[own] for own in basis.groups]
+        axes = [leading.axes[part] for part in basis.groups]
         return Prior(
-            np.array([own.T @ own for own in axes]),
+            np.array([part.T @ part for part in axes]),
             np.full(len(axes), SETTINGS.initial_scale * self._unit()),
             leading.axes.T @ (basis.one / scale_factors),
             self.free,
@@ -352,19 +352,19 @@ class _Learning:
         sampling = self.variance if number else 1.0
         rounds = GradientRounds()
         if self.main is not None:
-            nothing = np.zeros((axes.shape[1], self.outcome.classes))
-            rounds = rounds.joined(self.main.sums(basis, scale_factors), nothing)
+            zeros = np.zeros((axes.shape[1], self.outcome.classes))
+            rounds = rounds.joined(self.main.sums(basis, scale_factors), zeros)
         steps = WeightUpdates.begun(posterior, rounds, sampling, self._unit())
-        for left in range(self.params.rounds, 0, -1):
+        for n_left in range(self.params.rounds, 0, -1):
             predictions = posterior.predictions(steps.weights)
             window = self._window(predictions if steps.taken else None, sampling)
-            at, spend = scale_factors[:, None] * (axes @ steps.weights), self.purse.rest(left)
-            sums = self._asked(basis, at, window, spend)
+            w, spend = scale_factors[:, None] * (axes @ steps.weights), self.purse.rest(n_left)
+            sums = self._ask(basis, w, window, spend)
             if sums is None:
                 break
             sums = sums.rescaled(scale_factors)
-            held = np.clip(predictions, window.low, window.high)
-            sums = replace(sums, values=sums.values + posterior.expected(held))
+            clipped = np.clip(predictions, window.low, window.high)
+            sums = replace(sums, values=sums.values + posterior.expected(clipped))
             steps = steps.further(sums, sampling)
             if number:
                 explained = float(np.var(posterior.leading.features @ steps.weights))
@@ -377,64 +377,64 @@ class _Learning:
         """Return each output's errors at the last step, for a truth of other trees and uncertain scales."""
         assert steps.last is not None and steps.evidence is not None
         likeliest = steps.posterior.prior.scales
-        chances = steps.evidence.factor_chances(likeliest, steps.unit)
-        squares = chances @ SCALE_FACTORS**2 * likeliest**2
-        each = np.repeat(squares, [group.stop - group.start for group in others.groups])
-        functions, scales = others.matrix(codes), (each * scale_factors**2, chances)
+        probabilities = steps.evidence.factor_chances(likeliest, steps.unit)
+        squares = probabilities @ SCALE_FACTORS**2 * likeliest**2
+        variances = np.repeat(squares, [group.stop - group.start for group in others.groups])
+        functions, scales = others.matrix(codes), (variances * scale_factors**2, probabilities)
         return tuple(
-            estimation_error(*steps.last, functions, scales, output=own)
-            for own in range(self.outcome.classes)
+            estimation_error(*steps.last, functions, scales, output=k)
+            for k in range(self.outcome.classes)
         )
 
     def _unexpressed(
         self,
         errors: Sequence[EstimationError],
-        spread: np.ndarray,
+        posterior_cov: np.ndarray,
         basis: Basis,
         others: Basis,
         rng: np.random.Generator,
     ) -> np.ndarray:
         """Return each output's mean square error beyond the posterior variance, over further synthetic records."""
         codes, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
-        found, functions = np.empty(len(errors)), others.matrix(codes)
+        result, functions = np.empty(len(errors)), others.matrix(codes)
         for output, error in enumerate(errors):
-            told = np.einsum("ij,ij->i", directions @ spread[output], directions)
-            each = error.squares(functions, directions) - told
-            found[output] = max(0.0, float(np.average(each, weights=weights)))
-        return found
+            explained = np.einsum("ij,ij->i", directions @ posterior_cov[output], directions)
+            excess = error.squares(functions, directions) - explained
+            result[output] = max(0.0, float(np.average(excess, weights=weights)))
+        return result
 
     def _calibration(
-        self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray
+        self, basis: Basis, weights: np.ndarray, added: np.ndarray, sample_weight: np.ndarray
     ) -> float:
         """Calibrate classes: shift the intercept, and return the factor of the weights."""
-        found = PlattScaling.from_scores(self.outcome, self.start, added, shares)
-        if found is None:
+        scaling = PlattScaling.from_scores(self.outcome, self.intercept, added, sample_weight)
+        if scaling is None:
             return 1.0
-        predictions = self.outcome.predictions(self.start + added)
+        predictions = self.outcome.predictions(self.intercept + added)
         # synthetic records do not model the clipped tails
         window = replace(
             self._window(predictions, 1.0),
             low=predictions.min(axis=0),
             high=predictions.max(axis=0),
         )
-        query = CalibrationSums(basis, self.outcome, window, weights, self.start, found.cuts)
+        query = CalibrationSums(basis, self.outcome, window, weights, self.intercept, scaling.cuts)
         try:
             answer = self.federation.ask(query).only
         except NobodyAnswered:
             return 1.0
         present = self.present(answer)
-        factor, move = found.corrected(
+        factor, shift = scaling.corrected(
             answer.total("sums") / present,
             answer.deviation("sums") / present,
             self.marginals.records,
         )
-        self.start = self.start + move
+        self.intercept = self.intercept + shift
         return factor
 
-    def _asked(
+    def _ask(
         self, basis: Basis, weights: np.ndarray, window: ResidualBounds, spend: Fraction | None
     ) -> NoisyMoments | None:
-        query = Gradient(basis, self.outcome, window, weights, self.start)
+        query = Gradient(basis, self.outcome, window, weights, self.intercept)
         try:
             answer = self.federation.ask(query, spend=spend).only
         except NobodyAnswered:
@@ -444,35 +444,35 @@ class _Learning:
         return NoisyMoments(answer.total("sums") / present, np.full(basis.size, noise**2))
 
 
-def _reach(shares: np.ndarray, away: np.ndarray) -> float:
+def _residual_clip(fractions: np.ndarray, distance: np.ndarray) -> float:
     """Return the smallest clip of residuals, in their std, that cuts off little of the target's variance.
 
     Noise is proportional to the clip, but few extreme values may have most of the variance.
     """
-    tried = np.linspace(*SETTINGS.residual_clips, 13)
-    beyond = np.maximum(away - tried[:, None], 0) ** 2 @ shares
-    return float(tried[min(int((beyond > SETTINGS.clipped_variance).sum()), len(tried) - 1)])
+    clips = np.linspace(*SETTINGS.residual_clips, 13)
+    beyond = np.maximum(distance - clips[:, None], 0) ** 2 @ fractions
+    return float(clips[min(int((beyond > SETTINGS.clipped_variance).sum()), len(clips) - 1)])
 
 
-def _unsure(shares: np.ndarray, moved: np.ndarray, edges: np.ndarray, noise: float) -> float:
+def _mean_var(fractions: np.ndarray, shift: np.ndarray, edges: np.ndarray, noise: float) -> float:
     """Return the variance of a histogram's mean due to its uncertainty.
 
     Fractions sum to one, so that independent noise of each changes the mean by the bins' distances to it; so do the
     deliberately moved fractions; and positions within a bin are unknown.
     """
     middles = (edges[:-1] + edges[1:]) / 2
-    away = middles - shares @ middles
-    within = shares @ np.diff(edges) ** 2 / 12
-    return float(noise**2 * (away @ away) + (moved @ away) ** 2 + within)
+    distance = middles - fractions @ middles
+    within = fractions @ np.diff(edges) ** 2 / 12
+    return float(noise**2 * (distance @ distance) + (shift @ distance) ** 2 + within)
 
 
-def _moments(basis: Basis, codes: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _moments(basis: Basis, codes: np.ndarray, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and std of each unscaled function over synthetic records."""
-    places, weights = basis.cells(codes).places, shares / shares.sum()
-    means = np.bincount(places.ravel(), np.tile(weights, len(places)), minlength=basis.size)
-    deviations = np.sqrt(np.maximum(means * (1 - means), 0))
+    indices, weights = basis.cells(codes).index, mass / mass.sum()
+    means = np.bincount(indices.ravel(), np.tile(weights, len(indices)), minlength=basis.size)
+    stds = np.sqrt(np.maximum(means * (1 - means), 0))
     values = np.take_along_axis(basis.values, codes.astype(np.intp), axis=1)
     means[: basis.columns] = values @ weights
-    spread = values**2 @ weights - means[: basis.columns] ** 2
-    deviations[: basis.columns] = np.sqrt(np.maximum(spread, 0))
-    return means, deviations
+    variances = values**2 @ weights - means[: basis.columns] ** 2
+    stds[: basis.columns] = np.sqrt(np.maximum(variances, 0))
+    return means, stds

@@ -41,8 +41,8 @@ class WeightUpdates:
         cls, posterior: WeightPosterior, rounds: GradientRounds, mean_square: float, unit: float
     ) -> WeightUpdates:
         """Return the state before the first step, at zero weights; there may be rounds already."""
-        nothing = np.zeros((posterior.leading.axes.shape[1], len(posterior.start)))
-        return cls(posterior, rounds, nothing, mean_square, unit, posterior.at(nothing))
+        zeros = np.zeros((posterior.leading.axes.shape[1], len(posterior.intercept)))
+        return cls(posterior, rounds, zeros, mean_square, unit, posterior.at(zeros))
 
     def further(self, sums: NoisyMoments, sampling: float) -> WeightUpdates:
         """Return the next step, from the sums of a gradient at the weights so far.
@@ -60,25 +60,25 @@ class WeightUpdates:
         )
         axes = self.posterior.leading.axes
         slopes = rounds.slopes(self.weights, curvature, misspecification, axes)
-        here = rounds.at(self.weights, curvature, misspecification)
-        doubt = misspecification * SETTINGS.expected_step * self.mean_square * curvature.own
-        vague = replace(here, variance=here.variance + doubt).along(axes)
-        told = replace(vague, slopes=slopes)
-        evidence = self.posterior.evidence(told, local, sampling)
+        current = rounds.at(self.weights, curvature, misspecification)
+        extra = misspecification * SETTINGS.expected_step * self.mean_square * curvature.diagonal
+        widened = replace(current, variance=current.variance + extra).along(axes)
+        moments = replace(widened, slopes=slopes)
+        evidence = self.posterior.evidence(moments, local, sampling)
         if self.taken:
             evidence = evidence.halved(self._without_weights(rounds, misspecification, sampling))
         posterior = self._scaled(evidence)
         priors = posterior.smaller(evidence)
-        near = mixed(priors, told, local, sampling)
-        there = replace(here, variance=rounds.at(near, curvature, misspecification).variance).along(
-            axes
-        )
-        there = replace(there, slopes=slopes)
-        far = mixed(priors, there, local, sampling)
-        step, most = (near + far) / 2 - self.weights, self._most
+        first = mixed(priors, moments, local, sampling)
+        at_end = replace(
+            current, variance=rounds.at(first, curvature, misspecification).variance
+        ).along(axes)
+        at_end = replace(at_end, slopes=slopes)
+        second = mixed(priors, at_end, local, sampling)
+        step, limit = (first + second) / 2 - self.weights, self._max_square
         mean_square = curvature.mean_square(step)
-        if mean_square > most:
-            step, mean_square = step * math.sqrt(most / mean_square), most
+        if mean_square > limit:
+            step, mean_square = step * math.sqrt(limit / mean_square), limit
         return replace(
             self,
             posterior=posterior,
@@ -86,12 +86,12 @@ class WeightUpdates:
             weights=self.weights + step,
             mean_square=mean_square,
             taken=self.taken + 1,
-            last=(priors, there, local, sampling),
+            last=(priors, at_end, local, sampling),
             evidence=evidence,
         )
 
     @property
-    def _most(self) -> float:
+    def _max_square(self) -> float:
         if not self.taken:
             return math.inf
         second = self.taken == 1 and self.posterior.outcome.kind == "number"
@@ -102,11 +102,11 @@ class WeightUpdates:
     ) -> MarginalLikelihood:
         """Return the evidence at zero weights: near-certain predictions have too little curvature to compare priors."""
         local, axes = self.origin, self.posterior.leading.axes
-        nothing = local.weights
+        zeros = local.weights
         curvature = SyntheticHessian.at(self.posterior, local)
-        told = rounds.at(nothing, curvature, misspecification).along(axes)
-        slopes = rounds.slopes(nothing, curvature, misspecification, axes)
-        return self.posterior.evidence(replace(told, slopes=slopes), local, sampling)
+        moments = rounds.at(zeros, curvature, misspecification).along(axes)
+        slopes = rounds.slopes(zeros, curvature, misspecification, axes)
+        return self.posterior.evidence(replace(moments, slopes=slopes), local, sampling)
 
     def _scaled(self, evidence: MarginalLikelihood) -> WeightPosterior:
         """Return the posterior with the likeliest prior; before a number's first step no variance is explained."""

@@ -43,10 +43,10 @@ class Centred:
 
 def residuals(target: np.ndarray, scores: np.ndarray, logistic: bool) -> np.ndarray:
     """Return minus the derivative of each record's loss by its score."""
-    return np.asarray(target - (chances(scores) if logistic else scores))
+    return np.asarray(target - (sigmoid(scores) if logistic else scores))
 
 
-def chances(scores: np.ndarray) -> np.ndarray:
+def sigmoid(scores: np.ndarray) -> np.ndarray:
     """Return the logistic function by NumPy's tanh, twice as fast as SciPy's, with absolute error 2^-53."""
     half: np.ndarray = np.tanh(scores * 0.5)
     half *= 0.5
@@ -82,16 +82,16 @@ def local_steps(
     design: Slopes, target: np.ndarray, dual: np.ndarray, steps: LocalStepParams, logistic: bool
 ) -> np.ndarray:
     """Return a client's dual increment after G local steps on its own mean loss, ``z_G - z_0``."""
-    own, scale = dual.copy(), steps.client_step / len(target)
+    local, scale = dual.copy(), steps.client_step / len(target)
     for step in range(steps.steps):
         elapsed = steps.elapsed + steps.client_step * (step + 1)
-        weights = primal(own, elapsed * steps.penalty)
-        own += scale * design.gradient(target, weights, logistic)
-    increment: np.ndarray = own - dual
+        weights = primal(local, elapsed * steps.penalty)
+        local += scale * design.gradient(target, weights, logistic)
+    increment: np.ndarray = local - dual
     return increment
 
 
-def residuals_on_the_way(
+def path_residuals(
     design: Centred,
     target: np.ndarray,
     dual: np.ndarray,
@@ -112,7 +112,7 @@ def residuals_on_the_way(
     return np.array(rows)
 
 
-def steepest(design: Slopes, records: int, terms: int) -> float:
+def largest_eigenvalue(design: Slopes, records: int, terms: int) -> float:
     """Return the largest eigenvalue of X'X / n of n records' columns, the curvature of a mean squared loss.
 
     It uses Lanczos steps from a public vector. If they do not converge, the trace, an upper bound, is returned, so that
@@ -124,11 +124,11 @@ def steepest(design: Slopes, records: int, terms: int) -> float:
         return -design.gradient(nothing, weights.ravel(), logistic=False) / records
 
     if terms <= SETTINGS.dense_terms:
-        return float(np.linalg.eigvalsh(np.array([product(one) for one in np.eye(terms)])).max())
+        return float(np.linalg.eigvalsh(np.array([product(unit) for unit in np.eye(terms)])).max())
     start = np.random.default_rng(0).normal(size=terms)
     operator = LinearOperator((terms, terms), matvec=product, dtype=float)
     try:
-        found = eigsh(
+        largest = eigsh(
             operator,
             1,
             which="LA",
@@ -137,8 +137,8 @@ def steepest(design: Slopes, records: int, terms: int) -> float:
             return_eigenvectors=False,
         )
     except ArpackError:
-        return sum(float(product(one) @ one) for one in np.eye(terms))
-    return float(found[0])
+        return sum(float(product(unit) @ unit) for unit in np.eye(terms))
+    return float(largest[0])
 
 
 def stable_step(pooled: float, logistic: bool, clients: Sequence[float] = ()) -> float:
@@ -149,4 +149,4 @@ def stable_step(pooled: float, logistic: bool, clients: Sequence[float] = ()) ->
     converge; a client's local steps stay bounded, and so does their average, below twice that of its own.
     """
     curvature = 0.25 if logistic else 1.0
-    return min([1.8 / pooled, *(1.95 / own for own in clients)]) / curvature
+    return min([1.8 / pooled, *(1.95 / client for client in clients)]) / curvature

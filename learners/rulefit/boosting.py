@@ -60,7 +60,7 @@ def grow_rules(
         return np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
     columns = np.ascontiguousarray(codes.T)
     score = np.full(len(codes), boosting.start(target))
-    grown: list[np.ndarray] = []
+    tree_boxes: list[np.ndarray] = []
     for _ in range(boosting.trees):
         chosen = rng.permutation(len(codes))[:drawn]
         residual = boosting.residuals(target[chosen], score[chosen])
@@ -68,10 +68,10 @@ def grow_rules(
         ties = np.random.default_rng(int(rng.integers(2**31))).permutation(features)
         tree = Growing(codes[chosen], residual, boosting.min_leaf, ties).tree(leaves)
         score += boosting.shrinkage * tree.predict(columns)
-        grown.append(tree.boxes(sizes))
-    flat = np.concatenate(grown).reshape(-1, 2 * features)
-    boxes, often = np.unique(flat, axis=0, return_counts=True)
-    return boxes.reshape(-1, features, 2), often.astype(np.int64)
+        tree_boxes.append(tree.boxes(sizes))
+    flat = np.concatenate(tree_boxes).reshape(-1, 2 * features)
+    boxes, counts = np.unique(flat, axis=0, return_counts=True)
+    return boxes.reshape(-1, features, 2), counts.astype(np.int64)
 
 
 # --- best-first regression trees over cut-off codes, as scikit-learn's with ``max_leaf_nodes`` But
@@ -143,7 +143,7 @@ class Growing:
         best = [self._best(rows[0])]
         splits: list[LeafSplit] = []
         while len(rows) < leaves:
-            leaf = max(range(len(best)), key=lambda own: best[own].gain)
+            leaf = max(range(len(best)), key=lambda index: best[index].gain)
             chosen = best[leaf]
             if chosen.gain <= 0:
                 break
@@ -154,7 +154,7 @@ class Growing:
             if len(rows) < leaves:
                 best[leaf] = self._best(rows[leaf])
                 best.append(self._best(rows[-1]))
-        values = np.array([self.target[own].sum() / len(own) for own in rows])
+        values = np.array([self.target[index].sum() / len(index) for index in rows])
         return CodedTree(tuple(splits), values)
 
     @cached_property
@@ -162,28 +162,28 @@ class Growing:
         return int(self.codes.max()) + 1
 
     @cached_property
-    def _places(self) -> np.ndarray:
+    def _code_index(self) -> np.ndarray:
         """Each record's index among the codes of all covariates in order, shape (records, features)."""
         starts = np.arange(len(self.order)) * self._width
         return np.asarray(self.codes[:, self.order] + starts)
 
     def _best(self, rows: np.ndarray) -> _Best:
-        many, features = len(rows), len(self.order)
+        n, features = len(rows), len(self.order)
         nothing = _Best(0.0, 0, 0)
-        if many < 2 * self.least:
+        if n < 2 * self.least:
             return nothing
-        places, target = self._places[rows].ravel(), self.target[rows]
+        index, target = self._code_index[rows].ravel(), self.target[rows]
         shape, size = (features, self._width), features * self._width
-        counts = np.bincount(places, None, size).reshape(shape)
-        sums = np.bincount(places, target.repeat(features), size).reshape(shape)
-        below, told, total = counts.cumsum(axis=1), sums.cumsum(axis=1), float(target.sum())
-        both = below * (many - below)
+        counts = np.bincount(index, None, size).reshape(shape)
+        sums = np.bincount(index, target.repeat(features), size).reshape(shape)
+        left_n, left_sums, total = counts.cumsum(axis=1), sums.cumsum(axis=1), float(target.sum())
+        both = left_n * (n - left_n)
         # squared sums over counts of both sides, minus the whole's
-        gains = (many * told - below * total) ** 2 / (np.maximum(both, 1) * many)
-        gains[both < self.least * (many - self.least)] = 0.0  # fewer than ``least`` on one side
-        place, code = divmod(int(gains.argmax()), self._width)
-        gain = float(gains[place, code])
-        if gain <= EXPLAINED * many:
+        gains = (n * left_sums - left_n * total) ** 2 / (np.maximum(both, 1) * n)
+        gains[both < self.least * (n - self.least)] = 0.0  # fewer than ``least`` on one side
+        position, code = divmod(int(gains.argmax()), self._width)
+        gain = float(gains[position, code])
+        if gain <= EXPLAINED * n:
             return nothing
-        following = code + 1 + int((counts[place, code + 1 :] > 0).argmax())
-        return _Best(gain, int(self.order[place]), (code + following) // 2 + 1)
+        following = code + 1 + int((counts[position, code + 1 :] > 0).argmax())
+        return _Best(gain, int(self.order[position]), (code + following) // 2 + 1)

@@ -69,21 +69,21 @@ class Cutoffs:
             if not rising or not all(map(math.isfinite, (*cuts[:1], *cuts[-1:]))):
                 raise QueryError("malformed", "cut-offs must be finite and rise")
 
-    def codes(self, x: np.ndarray) -> np.ndarray:
+    def codes(self, X: np.ndarray) -> np.ndarray:
         """Return codes, with ``x >= cuts[k]`` exactly if ``code > k``; uint8, shape (records, features)."""
         columns = [
-            np.searchsorted(np.array(cuts), x[:, feature], side="right")
+            np.searchsorted(np.array(cuts), X[:, feature], side="right")
             for feature, cuts in enumerate(self.cuts)
         ]
         return np.column_stack(columns).astype(np.uint8)
 
-    def linear(self, x: np.ndarray) -> np.ndarray:
+    def linear(self, X: np.ndarray) -> np.ndarray:
         """Return the linear terms 0.4 l_j(x_j) / s_j (paper, Eq. 1), centred between the limits.
 
         Centring changes the intercept only, and halves a record's maximum contribution.
         """
         middle = self.lower / 2 + self.upper / 2
-        terms: np.ndarray = 0.4 * (np.clip(x, self.lower, self.upper) - middle) / self.scale
+        terms: np.ndarray = 0.4 * (np.clip(X, self.lower, self.upper) - middle) / self.scale
         return terms
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Cutoffs:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Cutoffs:
         """Read plain data, without :meth:`check`."""
-        cuts = tuple(tuple(float(cut) for cut in own) for own in data["cuts"])
+        cuts = tuple(tuple(float(cut) for cut in column) for column in data["cuts"])
         return cls(cuts, *(restored(data[name]) for name in ("lower", "upper", "scale")))
 
     @property
@@ -116,11 +116,11 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
         UserWarning: counts sum to zero or less (cut-offs are then evenly spaced over the bounds), or nearly all
             records are in one bin.
     """
-    found = [
+    stats = [
         _Marginal.of(row, column, bins, levels)
         for row, column in zip(counts, schema.features, strict=True)
     ]
-    lost = [c.name for c, m in zip(schema.features, found, strict=True) if m.lost]
+    lost = [c.name for c, m in zip(schema.features, stats, strict=True) if m.lost]
     if lost:
         warnings.warn(
             f"the noisy histogram of {_first_of(lost)} adds up to nothing: "
@@ -128,7 +128,7 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
             Note,
             stacklevel=2,
         )
-    crowded = [c.name for c, m in zip(schema.features, found, strict=True) if m.crowded]
+    crowded = [c.name for c, m in zip(schema.features, stats, strict=True) if m.crowded]
     if crowded:
         warnings.warn(
             f"by its histogram, more than {100 * SETTINGS.crowded:g} % of the records lie in one bin of "
@@ -137,8 +137,8 @@ def read_cutoffs(counts: np.ndarray, schema: Schema, bins: int, levels: int) -> 
             Note,
             stacklevel=2,
         )
-    limits = [np.array([getattr(m, name) for m in found]) for name in ("lower", "upper", "scale")]
-    return Cutoffs(tuple(m.cuts for m in found), *limits)
+    limits = [np.array([getattr(m, name) for m in stats]) for name in ("lower", "upper", "scale")]
+    return Cutoffs(tuple(m.cuts for m in stats), *limits)
 
 
 @dataclass(frozen=True)
@@ -157,20 +157,20 @@ class _Marginal:
         inner = inner_edges(column, bins)
         low, high = column.bounds
         edges = np.concatenate([[low], inner, [high]])
-        reached, lost = distribution(counts[: len(inner) + 1], np.diff(edges))
-        at = np.arange(1, levels + 1) / (levels + 1)
-        first = np.searchsorted(reached[1:], at - 1e-12)  # (paper, step 3)
+        cdf, lost = distribution(counts[: len(inner) + 1], np.diff(edges))
+        quantiles = np.arange(1, levels + 1) / (levels + 1)
+        first = np.searchsorted(cdf[1:], quantiles - 1e-12)  # (paper, step 3)
         cuts = inner[np.clip(first, 0, len(inner) - 1)] if len(inner) else inner
-        lower = int(np.searchsorted(reached, 0.025, side="right")) - 1
-        ends = edges[[lower, int(np.searchsorted(reached, 0.975))]]
+        lower = int(np.searchsorted(cdf, 0.025, side="right")) - 1
+        ends = edges[[lower, int(np.searchsorted(cdf, 0.975))]]
         values = np.clip((edges[:-1] + edges[1:]) / 2, *ends)
         if column.kind != "number":
             values = np.clip(np.concatenate([[low], inner]), *ends)
-        masses = np.diff(reached)
-        spread = _deviation(values, masses)
+        masses = np.diff(cdf)
+        std = _exact_std(values, masses)
         width = float(high - low)
-        spread = max(spread, SETTINGS.min_std * float(ends[1] - ends[0]))
-        scale = spread if spread > SETTINGS.negligible_std * width else width
+        std = max(std, SETTINGS.min_std * float(ends[1] - ends[0]))
+        scale = std if std > SETTINGS.negligible_std * width else width
         return cls(
             tuple(float(cut) for cut in np.unique(cuts)),
             float(ends[0]),
@@ -181,7 +181,7 @@ class _Marginal:
         )
 
 
-def _deviation(values: np.ndarray, masses: np.ndarray) -> float:
+def _exact_std(values: np.ndarray, masses: np.ndarray) -> float:
     """Return the exactly summed standard deviation: clients' randomness depends on a query's every bit."""
     mean = math.fsum(masses * values)
     return math.sqrt(math.fsum(masses * (values - mean) ** 2))
@@ -198,6 +198,6 @@ def distribution(counts: np.ndarray, widths: np.ndarray) -> tuple[np.ndarray, bo
     if total <= 0 or not (counts > 0).any():
         return np.concatenate([[0.0], np.cumsum(widths) / widths.sum()]), True
     rising = isotonic_regression(np.cumsum(counts), y_min=0, y_max=total)
-    reached = np.concatenate([[0.0], rising / total])
-    reached[-1] = 1.0
-    return reached, False
+    cdf = np.concatenate([[0.0], rising / total])
+    cdf[-1] = 1.0
+    return cdf, False

@@ -12,9 +12,9 @@ from privfed.tables.schema import Column, shown
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
 
 
-def described(table: pd.DataFrame, top: int, told: str, *, private: bool) -> str:
+def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> str:
     """Format the first terms of a table with a heading on its columns; ``told`` says what coefficients add to."""
-    lines = [told]
+    lines = [heading]
     if {"low", "high"} <= set(table):
         lines.append(
             "low and high: 90 % interval for the coefficient that the same terms would have without noise and sampling error."
@@ -39,7 +39,7 @@ def of_classes(
     models: Sequence[RuleEnsemble], target: str, names: Sequence[str], link: str | None
 ) -> str:
     """Describe coefficients of classes' log-odds; ``link`` is that of several classes (:data:`.LINKS`)."""
-    begins = ", ".join(
+    intercepts = ", ".join(
         f"{name} {model.weights[0]:.3g}" for name, model in zip(names, models, strict=True)
     )
     where = _begin(models)
@@ -48,23 +48,23 @@ def of_classes(
             f"Coefficients add to the log-odds of {target} = {names[0]}, which are {models[0].weights[0]:.3g}{where}; "
             "exp_coefficient: the factor of the odds."
         )
-    of = {
+    meaning = {
         "softmax": f"a score of each class of {target}; probabilities are the scores' softmax",
         "one-vs-rest": f"the log-odds of each class of {target} against all others; probabilities are divided by their sum",
     }[link]
     return (
-        f"Coefficients add to {of}; exp_coefficient: the factor of the class's odds.\n"
-        f"Values{where}: {begins}."
+        f"Coefficients add to {meaning}; exp_coefficient: the factor of the class's odds.\n"
+        f"Values{where}: {intercepts}."
     )
 
 
 def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) -> str:
     """Describe coefficients of a number: the target's unit, if described, and the limits of predictions."""
     low, high = limits
-    begins = low + (float(model.weights[0]) + 1) / 2 * (high - low)
+    intercept = low + (float(model.weights[0]) + 1) / 2 * (high - low)
     name = shown(target.name) + (f" ({target.description})" if target.description else "")
     return (
-        f"Coefficients add to {name}, in its unit, which is {number_text(begins, high - low)}{_begin([model])}; "
+        f"Coefficients add to {name}, in its unit, which is {number_text(intercept, high - low)}{_begin([model])}; "
         f"predictions lie between {ends_text(low, high)}."
     )
 
@@ -72,8 +72,8 @@ def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) 
 def _begin(models: Sequence[RuleEnsemble]) -> str:
     """Describe for which records predictions are the intercept."""
     ends = [1 + len(model.terms.boxes) for model in models]
-    rules = any(np.any(own.weights[1:end]) for own, end in zip(models, ends, strict=True))
-    lines = any(np.any(own.weights[end:]) for own, end in zip(models, ends, strict=True))
+    rules = any(np.any(m.weights[1:end]) for m, end in zip(models, ends, strict=True))
+    lines = any(np.any(m.weights[end:]) for m, end in zip(models, ends, strict=True))
     where = [" where no rule holds"] * rules
     where += [
         f"{' and' if rules else ' where'} linear terms are midway between their limits"
@@ -83,11 +83,11 @@ def _begin(models: Sequence[RuleEnsemble]) -> str:
 
 def unseen(column: Column, terms: Sequence[tuple[int, int]]) -> str:
     """Describe the terms omitted in a plot of one column, from each model's :meth:`.RuleEnsemble.terms_of`."""
-    own, joint = np.sum(terms, axis=0).tolist()
+    alone, joint = np.sum(terms, axis=0).tolist()
     name, rules = shown(column.name), f"{joint} rule{'s' * (joint > 1)}"
-    if not own and not joint:
+    if not alone and not joint:
         return f"no term of the model uses {name}"
-    if not own:
+    if not alone:
         return (
             f"the model uses {name} only together with other columns, in {rules} (not drawn here)"
         )

@@ -43,30 +43,30 @@ class Predictor:
 class DesignOperator:
     """Intercept, rules and linear terms of all records, never formed as one matrix; double precision."""
 
-    def __init__(self, terms: Terms, x: np.ndarray) -> None:
-        self._terms, self._x = terms, x
-        self._grids = grids_of(terms, len(x))
+    def __init__(self, terms: Terms, X: np.ndarray) -> None:
+        self._terms, self._X = terms, X
+        self._grids = grids_of(terms, len(X))
         self._width = max(1, len(self._grids.grids) + len(terms.linear))
-        self._kept: list[RecordBlock] = []
+        self._cached: list[RecordBlock] = []
 
     def blocks(self) -> Iterator[RecordBlock]:
         """Yield all records in order; the first blocks are cached."""
-        yield from self._kept
+        yield from self._cached
         rows = max(1, BLOCK // self._width)
-        start = self._kept[-1].rows.stop if self._kept else 0
-        for begin in range(start, len(self._x), rows):
-            block = self._block(slice(begin, min(begin + rows, len(self._x))))
+        start = self._cached[-1].rows.stop if self._cached else 0
+        for begin in range(start, len(self._X), rows):
+            block = self._block(slice(begin, min(begin + rows, len(self._X))))
             if block.rows.stop * self._width <= KEPT:
-                self._kept.append(block)
+                self._cached.append(block)
             yield block
 
     def _block(self, rows: slice) -> RecordBlock:
-        x, cutoffs = self._x[rows], self._terms.cutoffs
-        cells = self._grids.cells(cutoffs.codes(x))
-        ends = np.arange(len(x) + 1, dtype=np.int32) * cells.shape[1]
-        shape = (len(x), self._grids.size)
+        X, cutoffs = self._X[rows], self._terms.cutoffs
+        cells = self._grids.cells(cutoffs.codes(X))
+        ends = np.arange(len(X) + 1, dtype=np.int32) * cells.shape[1]
+        shape = (len(X), self._grids.size)
         leaves = csr_array((np.ones(cells.size), cells.ravel(), ends), shape=shape)
-        return RecordBlock(rows, leaves, cutoffs.linear(x)[:, list(self._terms.linear)])
+        return RecordBlock(rows, leaves, cutoffs.linear(X)[:, list(self._terms.linear)])
 
     def predictor(self, weights: np.ndarray, shift: float = 0.0) -> Predictor:
         """Return the linear predictor of some weights, minus a shift."""
@@ -76,14 +76,14 @@ class DesignOperator:
 
     def slope(self, target: np.ndarray, predictor: Predictor, logistic: bool) -> np.ndarray:
         """Return the sum over records of residual times column, by block; shape (1 + terms,)."""
-        whole, by_cell = 0.0, np.zeros(self._grids.size)
+        total, by_cell = 0.0, np.zeros(self._grids.size)
         linear = np.zeros(len(self._terms.linear))
         for block in self.blocks():
             residual = residuals(target[block.rows], predictor.scores(block), logistic)
-            whole += residual.sum()
+            total += residual.sum()
             by_cell += block.by_leaf @ residual
             linear += residual @ block.linear
-        return np.concatenate([[whole], self._grids.by_rule(by_cell), linear])
+        return np.concatenate([[total], self._grids.by_rule(by_cell), linear])
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,13 +68,13 @@ def optimum(
     iterations: int = 5000,
 ) -> np.ndarray:
     """Return the minimiser after at most `iterations`; `step` is at most one over the Lipschitz constant."""
-    at = Iterate.at(start)
+    state = Iterate.at(start)
     for _ in range(iterations):
-        following = at.after(slope(at.ahead), step, penalty)
-        if following.settled(at):
+        following = state.after(slope(state.ahead), step, penalty)
+        if following.settled(state):
             return following.weights
-        at = following
-    return at.weights
+        state = following
+    return state.weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +108,8 @@ class FitContext:
     ) -> np.ndarray | None:
         """Return the clients' mean increment; None if no client answers."""
         query = Increment(self.terms, self.means, dual, steps, self.logistic, self.label)
-        told = self.federation.ask_offered(query, clients=clients).each("increment")
-        return self.pooled.average(told) if told else None
+        increments = self.federation.ask_offered(query, clients=clients).each("increment")
+        return self.pooled.average(increments) if increments else None
 
     def slope(self, weights: np.ndarray) -> np.ndarray | None:
         """Return minus the gradient of the pooled mean loss at some weights; None if no client answers."""
@@ -118,11 +118,11 @@ class FitContext:
     def curvature(self) -> Curvatures:
         """Return the clients' largest eigenvalues, whose mean bounds the pooled one; else the variances' sum."""
         answers = self.federation.ask_offered(SmoothnessBound(self.terms, self.means)).only
-        told = answers.each("largest") if "largest" in answers else {}
-        if not told:
+        largest = answers.each("largest") if "largest" in answers else {}
+        if not largest:
             return Curvatures(1 + float(self.pooled.variances.sum()))
-        clients = tuple(max(float(own[0]), LEVEL) for own in told.values())
-        return Curvatures(max(float(self.pooled.average(told)[0]), LEVEL), clients)
+        clients = tuple(max(float(value[0]), LEVEL) for value in largest.values())
+        return Curvatures(max(float(self.pooled.average(largest)[0]), LEVEL), clients)
 
     def objective(self, weights: np.ndarray, penalty: float) -> float:
         """Return pooled mean loss plus penalty, for weights of centred columns; NaN if withheld."""
@@ -137,9 +137,9 @@ class FitContext:
 
     def uncentred(self, weights: np.ndarray) -> np.ndarray:
         """Return the weights with the intercept for uncentred columns."""
-        moved = weights.copy()
-        moved[0] -= self.means @ weights
-        return moved
+        shifted = weights.copy()
+        shifted[0] -= self.means @ weights
+        return shifted
 
 
 @dataclass(frozen=True)
@@ -178,11 +178,11 @@ class Estimation(ABC):
         context = FitContext(federation, terms, pooled, self.logistic, rng)
         needed = self.client_step is None or self.reference_rounds > 0
         curvatures = context.curvature() if needed else Curvatures(math.inf)
-        return [self._one(replace(context, label=label), curvatures) for label in labels]
+        return [self._estimate(replace(context, label=label), curvatures) for label in labels]
 
-    def _one(self, context: FitContext, curvatures: Curvatures) -> Estimate:
+    def _estimate(self, context: FitContext, curvatures: Curvatures) -> Estimate:
         step = self.client_step or self._step(curvatures)
-        weights, rounds = self._estimated(context, step)
+        weights, rounds = self._iterate(context, step)
         objective = context.objective(weights, self.penalty)
         self._warn_if_diverged(objective, weights)
         gap = math.nan
@@ -199,7 +199,7 @@ class Estimation(ABC):
     def _step(self, curvatures: Curvatures) -> float: ...
 
     @abstractmethod
-    def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
+    def _iterate(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
         """Return the weights for centred columns, and the number of answered rounds."""
 
     def _warn_if_diverged(self, objective: float, weights: np.ndarray) -> None:
@@ -234,17 +234,17 @@ class Gradients(Estimation):
     def _step(self, curvatures: Curvatures) -> float:
         return descending_step(curvatures.pooled, self.logistic)
 
-    def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
-        at = Iterate.at(np.zeros(1 + len(context.terms)))
+    def _iterate(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
+        state = Iterate.at(np.zeros(1 + len(context.terms)))
         for done in range(self.rounds):
-            slope = context.slope(at.ahead)
+            slope = context.slope(state.ahead)
             if slope is None:
-                return at.weights, done
-            following = at.after(slope, step, self.penalty)
-            if following.settled(at):
+                return state.weights, done
+            following = state.after(slope, step, self.penalty)
+            if following.settled(state):
                 return following.weights, done + 1
-            at = following
-        return at.weights, self.rounds
+            state = following
+        return state.weights, self.rounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,19 +268,19 @@ class Averaging(Estimation):
     def _step(self, curvatures: Curvatures) -> float:
         return stable_step(curvatures.pooled, self.logistic, curvatures.clients)
 
-    def _estimated(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
+    def _iterate(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
         dual, elapsed, rounds = np.zeros(1 + len(context.terms)), 0.0, 0
         for _ in range(self.rounds):
             steps = LocalStepParams(step, elapsed, self.local_steps, self.penalty)
-            moved = context.increment(dual, steps, self._drawn(context))
-            if moved is None:
+            increment = context.increment(dual, steps, self._draw(context))
+            if increment is None:
                 break
-            dual = dual + self.server_step * moved
+            dual = dual + self.server_step * increment
             elapsed += self.server_step * step * self.local_steps
             rounds += 1
         return primal(dual, elapsed * self.penalty), rounds
 
-    def _drawn(self, context: FitContext) -> Sequence[str] | None:
+    def _draw(self, context: FitContext) -> Sequence[str] | None:
         if self.clients_per_round is None or context.rng is None:
             return None
         clients = context.federation.clients

@@ -153,7 +153,7 @@ class _RuleFit(LearnerByWays):
             self.min_samples_leaf,
             self._logistic,
         )
-        given: dict[str, Any] = {
+        kwargs: dict[str, Any] = {
             "rounds": self.n_rounds,
             "client_step": self.client_learning_rate,
             "penalty": self.alpha,
@@ -161,16 +161,16 @@ class _RuleFit(LearnerByWays):
             "reference_rounds": self.reference_rounds,
         }
         if self.solver == "averaging":
-            given["local_steps"] = self.local_steps
-            given["server_step"] = self.server_learning_rate
-            given["clients_per_round"] = self.clients_per_round
+            kwargs["local_steps"] = self.local_steps
+            kwargs["server_step"] = self.server_learning_rate
+            kwargs["clients_per_round"] = self.clients_per_round
         return RuleFitParams(
             self.n_bins,
             self.n_quantiles,
             boosting,
             self.max_rules,
             self.include_linear,
-            Gradients(**given) if self.solver == "gradient" else Averaging(**given),
+            Gradients(**kwargs) if self.solver == "gradient" else Averaging(**kwargs),
             max_terms=self.max_terms,
             stable=self.stable,
             monotonic=self._monotonic(schema),
@@ -179,26 +179,26 @@ class _RuleFit(LearnerByWays):
 
     def _monotonic(self, schema: Schema) -> tuple[int, ...]:
         """Return the direction of each feature, or empty."""
-        given, columns = self.monotonic_cst, schema.features
-        if given is None:
+        signs, columns = self.monotonic_cst, schema.features
+        if signs is None:
             return ()
         if self.max_terms is None:
             raise InputError("monotonic_cst is of short private models; write max_terms=20")
-        if not isinstance(given, Mapping):
-            if len(given) != len(columns):
+        if not isinstance(signs, Mapping):
+            if len(signs) != len(columns):
                 raise InputError(
-                    f"monotonic_cst needs a number for each of {len(columns)} features, not {len(given)}; "
+                    f"monotonic_cst needs a number for each of {len(columns)} features, not {len(signs)}; "
                     f'write {{"{columns[0].name}": 1}}'
                 )
-            given = dict(zip(schema.names, given, strict=True))
-        for name in given:
+            signs = dict(zip(schema.names, signs, strict=True))
+        for name in signs:
             if name not in schema.names:
                 raise InputError(f"monotonic_cst: {no_column(name, schema.names)}")
-            if given[name] and columns[schema.names.index(name)].kind == "category":
+            if signs[name] and columns[schema.names.index(name)].kind == "category":
                 raise InputError(
                     f"monotonic_cst: {name!r} is a category, which neither rises nor falls; leave it out"
                 )
-        return tuple(int(given.get(name, 0)) for name in schema.names)
+        return tuple(int(signs.get(name, 0)) for name in schema.names)
 
     def _keep(self, result: FittedRules) -> None:
         self.ensemble_ = result.model
@@ -214,8 +214,8 @@ class _RuleFit(LearnerByWays):
     def _convergence(self) -> dict[str, Any]:
         """Return the convergence as plain data; None for values that were not released."""
         values = {"objective": self.objective_, "gap": self.gap_}
-        known = {name: None if math.isnan(value) else value for name, value in values.items()}
-        return {"convergence": {"rounds": self.rounds_, **known}}
+        released = {name: None if math.isnan(value) else value for name, value in values.items()}
+        return {"convergence": {"rounds": self.rounds_, **released}}
 
     @property
     def rules_(self) -> list[Rule]:
@@ -259,7 +259,7 @@ class _RuleFit(LearnerByWays):
         """
         check_is_fitted(self)
         model = self.ensemble_
-        if any(own.error is None for own in self.models_):
+        if any(ensemble.error is None for ensemble in self.models_):
             raise InputError(UNKNOWN)
         unit = float(model.covariate_importances.max()) or 1.0
         ends = model.importance_intervals(level) / unit
@@ -272,7 +272,7 @@ class _RuleFit(LearnerByWays):
     def describe(self, top: int = 20) -> str:
         """Return the first ``top`` terms of :meth:`table` as text, with an explanation of its columns."""
         check_is_fitted(self)
-        return described(self.table(), top, self._told(), private=self.private_)
+        return described(self.table(), top, self._explanation(), private=self.private_)
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
         """Plot terms as bars, or one feature's own terms; with 90 % intervals for a short private model.
@@ -294,12 +294,12 @@ class _RuleFit(LearnerByWays):
             ax = pictures.bars(ax, names.tolist(), lengths, f"adds to {label}", ends)
             return ax if len(table) else pictures.titled(ax, NOTHING)
         column, number = self._feature(feature)
-        each = [model.terms.cutoffs for model in self.models_]
+        shared = [model.terms.cutoffs for model in self.models_]
         cuts = [
-            c for own in each for c in (*own.cuts[number], own.lower[number], own.upper[number])
+            c for own in shared for c in (*own.cuts[number], own.lower[number], own.upper[number])
         ]
-        places = pictures.places_of(column, cuts)
-        shapes = [model.shape_of(number, places) for model in self.models_]
+        points = pictures.places_of(column, cuts)
+        shapes = [model.shape_of(number, points) for model in self.models_]
         left_out = unseen(column, [model.terms_of(number) for model in self.models_])
         if isinstance(self.ensemble_, ClassEnsembles):
             named = dict(zip(self.ensemble_.classes, shapes, strict=True))
@@ -318,7 +318,7 @@ class _RuleFit(LearnerByWays):
         """Return the unit of a coefficient, and its text."""
 
     @abstractmethod
-    def _told(self) -> str:
+    def _explanation(self) -> str:
         """Describe what coefficients add to, and the intercept."""
 
     def published(self, epsilon: Number = 1) -> Policy:
@@ -332,9 +332,9 @@ class _RuleFit(LearnerByWays):
         return private.private(epsilon, delta)
 
     def _scores(
-        self, x: pd.DataFrame | np.ndarray, client: str | Sequence[str] | None
+        self, X: pd.DataFrame | np.ndarray, client: str | Sequence[str] | None
     ) -> np.ndarray:
-        return self.ensemble_.scores(self._encode(x, client))
+        return self.ensemble_.scores(self._encode(X, client))
 
     def state(self) -> dict[str, Any]:
         """See the base: the convergence, and the model with all its candidate rules."""
@@ -430,7 +430,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         softmax = self.ensemble_.link == "softmax"
         return 1.0, f"score of each {name}" if softmax else f"log-odds of each {name}"
 
-    def _told(self) -> str:
+    def _explanation(self) -> str:
         classes = [shown(str(name)) for name in self.classes_]
         link = getattr(self.ensemble_, "link", None)
         names = classes[1:] if link is None else classes
@@ -449,12 +449,12 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         """Return rules and linear terms; the linear predictor is the log-odds of class 1, or each class's score."""
         assert self.schema_.target is not None
         model = self.ensemble_
-        plain = model.to_dict("logit") if isinstance(model, RuleEnsemble) else model.to_dict()
+        data = model.to_dict("logit") if isinstance(model, RuleEnsemble) else model.to_dict()
         classes = [value.item() for value in self.classes_]
         return {
             "target": self.schema_.target.name,
             "classes": classes,
-            **plain,
+            **data,
             **self._convergence(),
         }
 
@@ -479,7 +479,7 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         low, high = self.target_limits_
         return (high - low) / 2, shown(self.schema_.columns[-1].name)
 
-    def _told(self) -> str:
+    def _explanation(self) -> str:
         target = self.schema_.target
         assert target is not None
         return of_number(self.model_, target, self.target_limits_)
@@ -511,5 +511,5 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         target = self.schema_.target
         assert target is not None
         bounds = [float(bound) for bound in self.target_limits_]
-        plain = self.models_[0].to_dict("scaled to [-1, 1]")
-        return {"target": target.name, "target_bounds": bounds, **plain, **self._convergence()}
+        data = self.models_[0].to_dict("scaled to [-1, 1]")
+        return {"target": target.name, "target_bounds": bounds, **data, **self._convergence()}

@@ -33,7 +33,7 @@ class Grid:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """Number of bins of each covariate."""
-        return tuple(len(own) + 1 for own in self.cuts.values())
+        return tuple(len(cuts) + 1 for cuts in self.cuts.values())
 
     @property
     def size(self) -> int:
@@ -43,20 +43,20 @@ class Grid:
     def cells(self, codes: np.ndarray) -> np.ndarray:
         """Return the cell of each record, int32; ``codes`` has shape (records, features)."""
         cell = np.zeros(len(codes), np.int32)
-        for feature, own in self.cuts.items():
-            bins = np.searchsorted(own, np.arange(END), side="right").astype(np.int32)
-            cell = cell * np.int32(len(own) + 1) + bins[codes[:, feature]]
+        for feature, cuts in self.cuts.items():
+            bins = np.searchsorted(cuts, np.arange(END), side="right").astype(np.int32)
+            cell = cell * np.int32(len(cuts) + 1) + bins[codes[:, feature]]
         return cell
 
     def runs(self, named: Named) -> np.ndarray:
         """Return start and end of a rule's runs of neighbouring cells, shape (runs, 2)."""
         bins = [self._bins(feature, named) for feature in self.cuts]
-        last = max((at for at, own in enumerate(bins) if own != (0, self.shape[at])), default=0)
+        last = max((k for k, span in enumerate(bins) if span != (0, self.shape[k])), default=0)
         if not bins:
             return np.array([[0, 1]])
         outer = np.zeros(1, np.int64)
-        for at, own in enumerate(bins[:last]):
-            outer = (outer[:, None] * self.shape[at] + np.arange(*own)).ravel()
+        for k, span in enumerate(bins[:last]):
+            outer = (outer[:, None] * self.shape[k] + np.arange(*span)).ravel()
         inner = int(np.prod(self.shape[last + 1 :]))
         return np.asarray((outer[:, None] * self.shape[last] + np.array(bins[last])) * inner)
 
@@ -75,10 +75,10 @@ class Lone:
 
     def cells(self, codes: np.ndarray) -> np.ndarray:
         """See :class:`Grid`."""
-        held = np.ones(len(codes), bool)
+        members = np.ones(len(codes), bool)
         for feature, (low, high) in self.named.items():
-            held &= (codes[:, feature] >= low) & (codes[:, feature] < high)
-        return held.astype(np.int32)
+            members &= (codes[:, feature] >= low) & (codes[:, feature] < high)
+        return members.astype(np.int32)
 
     def runs(self, named: Named) -> np.ndarray:
         """See :class:`Grid`."""
@@ -104,10 +104,10 @@ class Grids:
 
     def cells(self, codes: np.ndarray) -> np.ndarray:
         """Return the cell of each record in each grid; int32, shape (records, grids)."""
-        found = np.empty((len(codes), len(self.grids)), np.int32)
+        cells = np.empty((len(codes), len(self.grids)), np.int32)
         for number, grid in enumerate(self.grids):
-            found[:, number] = grid.cells(codes) + self.starts[number]
-        return found
+            cells[:, number] = grid.cells(codes) + self.starts[number]
+        return cells
 
     def by_cell(self, weights: np.ndarray) -> np.ndarray:
         """Return, for each cell, the sum of weights of the rules that hold in it; shape (cells,)."""
@@ -115,39 +115,39 @@ class Grids:
 
     def by_rule(self, sums: np.ndarray) -> np.ndarray:
         """Return sums over the cells of each rule, shape (rules,)."""
-        reached = np.zeros(len(sums) + 1)
-        np.cumsum(sums, out=reached[1:])
-        return np.asarray(self.ends @ reached)
+        cumulative = np.zeros(len(sums) + 1)
+        np.cumsum(sums, out=cumulative[1:])
+        return np.asarray(self.ends @ cumulative)
 
 
 def grids_of(terms: Terms, records: int) -> Grids:
     """Group a model's rules into grids, for ``records`` records; cached, as all clients get the same rules."""
-    most = 1 << max(1, records // RECORDS).bit_length()
-    most = min(max(most, LEAST_CELLS), MOST_CELLS, max(2, ALL_CELLS // max(1, len(terms.boxes))))
+    limit = 1 << max(1, records // RECORDS).bit_length()
+    limit = min(max(limit, LEAST_CELLS), MOST_CELLS, max(2, ALL_CELLS // max(1, len(terms.boxes))))
     sizes = tuple(terms.cutoffs.sizes.tolist())
-    return _grids(terms.boxes.tobytes(), terms.boxes.shape, sizes, most)
+    return _grids(terms.boxes.tobytes(), terms.boxes.shape, sizes, limit)
 
 
 @lru_cache(maxsize=8)
-def _grids(boxes: bytes, shape: tuple[int, ...], sizes: tuple[int, ...], most: int) -> Grids:
-    given = np.frombuffer(boxes, np.uint8).reshape(shape)
+def _grids(boxes: bytes, shape: tuple[int, ...], sizes: tuple[int, ...], limit: int) -> Grids:
+    codes = np.frombuffer(boxes, np.uint8).reshape(shape)
     rules = [
-        {feature: (low, high if high < sizes[feature] else END) for feature, low, high in own}
-        for own in intervals_of(given, np.array(sizes))
+        {feature: (low, high if high < sizes[feature] else END) for feature, low, high in intervals}
+        for intervals in intervals_of(codes, np.array(sizes))
     ]
-    grids, starts, begun = [], [0], [np.zeros((0, 3), np.int64)]
-    for portion in _packed(_portions(rules, most), most):
-        alone = portion.cells > most
+    grids, starts, triples = [], [0], [np.zeros((0, 3), np.int64)]
+    for portion in _pack(_portions(rules, limit), limit):
+        alone = portion.cells > limit
         grid = Lone(rules[portion.rules[0]]) if alone else portion.grid()
         for rule in portion.rules:
             runs = grid.runs(rules[rule]) + starts[-1]
-            begun.append(np.column_stack([np.full(len(runs), rule), runs]))
+            triples.append(np.column_stack([np.full(len(runs), rule), runs]))
         grids.append(grid)
         starts.append(starts[-1] + grid.size)
-    rule, start, end = np.concatenate(begun).T
-    at = (np.concatenate([rule, rule]), np.concatenate([start, end]))
+    rule, start, end = np.concatenate(triples).T
+    index = (np.concatenate([rule, rule]), np.concatenate([start, end]))
     signs = np.repeat([-1.0, 1.0], len(rule))
-    ends = csr_array((signs, at), shape=(shape[0], starts[-1] + 1))
+    ends = csr_array((signs, index), shape=(shape[0], starts[-1] + 1))
     ends.eliminate_zeros()  # where one run ends and the next starts
     return Grids(tuple(grids), np.array(starts), ends)
 
@@ -161,7 +161,7 @@ class _Portion:
 
     @cached_property
     def cells(self) -> int:
-        return math.prod(own.bit_count() + 1 for own in self.cuts.values())
+        return math.prod(bits.bit_count() + 1 for bits in self.cuts.values())
 
     def joined(self, other: _Portion) -> _Portion:
         """Return the cuts of both, with this one's rules."""
@@ -177,23 +177,23 @@ class _Portion:
         )
 
 
-def _portions(rules: Sequence[Named], most: int) -> list[_Portion]:
+def _portions(rules: Sequence[Named], limit: int) -> list[_Portion]:
     """Group rules of the same covariates, as many as fit one grid; a rule that needs more is alone."""
     groups = defaultdict(list)
     for rule, named in enumerate(rules):
         groups[tuple(named)].append((tuple(named.values()), rule))
     portions: list[_Portion] = []
     for group in groups.values():
-        held: _Portion | None = None
+        current: _Portion | None = None
         for _, rule in sorted(group):
-            own = _Portion({j: _bits(*ends) for j, ends in rules[rule].items()}, [rule])
-            joined = own if held is None else held.joined(own)
-            if held is None or joined.cells > most:
-                portions.append(own)
-                held = own
+            portion = _Portion({j: _bits(*ends) for j, ends in rules[rule].items()}, [rule])
+            joined = portion if current is None else current.joined(portion)
+            if current is None or joined.cells > limit:
+                portions.append(portion)
+                current = portion
             else:
                 joined.rules.append(rule)
-                portions[-1] = held = joined
+                portions[-1] = current = joined
     return portions
 
 
@@ -202,19 +202,19 @@ def _bits(low: int, high: int) -> int:
     return (1 << low | 1 << high) & ~(1 | 1 << END)
 
 
-def _packed(portions: list[_Portion], most: int) -> list[_Portion]:
+def _pack(portions: list[_Portion], limit: int) -> list[_Portion]:
     """Merge portions of different covariates, large ones first, each into the grid that grows least."""
     full: list[_Portion] = []
-    taking: list[_Portion] = []
-    for own in sorted(portions, key=lambda one: -one.cells):
-        ways = [(held.joined(own), at) for at, held in enumerate(taking)]
-        fitting = [way for way in ways if way[0].cells <= most]
+    open_: list[_Portion] = []
+    for portion in sorted(portions, key=lambda p: -p.cells):
+        pairs = [(host.joined(portion), index) for index, host in enumerate(open_)]
+        fitting = [pair for pair in pairs if pair[0].cells <= limit]
         if fitting:
-            joined, at = min(fitting, key=lambda way: way[0].cells - taking[way[1]].cells)
-            joined.rules.extend(own.rules)
-            taking[at] = joined
+            joined, index = min(fitting, key=lambda pair: pair[0].cells - open_[pair[1]].cells)
+            joined.rules.extend(portion.rules)
+            open_[index] = joined
         else:
-            taking.append(own)
-        if len(taking) > OPEN:
-            full.append(taking.pop(0))
-    return full + taking
+            open_.append(portion)
+        if len(open_) > OPEN:
+            full.append(open_.pop(0))
+    return full + open_

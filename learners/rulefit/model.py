@@ -46,26 +46,26 @@ class RuleEnsemble:
     #: encoded synthetic records, shape (records, features); None if there are none
     synthetic: np.ndarray | None = None
 
-    def scores(self, x: np.ndarray) -> np.ndarray:
+    def scores(self, X: np.ndarray) -> np.ndarray:
         """Return F of each encoded record; terms with coefficient zero are not evaluated."""
         kept = np.flatnonzero(self.weights[1 : 1 + self._rules])
         active = Terms(self.terms.cutoffs, self.terms.boxes[kept], self.terms.linear)
         weights = np.concatenate([self.weights[:1], self.weights[1 + kept], self._linear_weights])
         rows = max(1, BLOCK // len(weights))
-        blocks = [active.design(x[k : k + rows]) @ weights for k in range(0, len(x), rows)]
+        blocks = [active.design(X[k : k + rows]) @ weights for k in range(0, len(X), rows)]
         return np.concatenate([np.zeros(0), *blocks])
 
-    def score_intervals(self, x: np.ndarray, level: float = 0.9) -> np.ndarray:
+    def score_intervals(self, X: np.ndarray, level: float = 0.9) -> np.ndarray:
         """Return intervals of F of encoded records, shape (records, 2) (InputError: unknown).
 
         They include the terms' difference to the engine's model.
         """
         if self.covariance is None:
             raise InputError(UNKNOWN)
-        design, reach = self.terms.design(x), deviations_of(level)
-        spread = np.einsum("ij,ij->i", design @ self.covariance, design) + self.residual_variance
+        design, z = self.terms.design(X), deviations_of(level)
+        variances = np.einsum("ij,ij->i", design @ self.covariance, design) + self.residual_variance
         centre = design @ self.weights
-        return np.column_stack([centre - reach * (s := np.sqrt(spread)), centre + reach * s])
+        return np.column_stack([centre - z * (s := np.sqrt(variances)), centre + z * s])
 
     @property
     def _rules(self) -> int:
@@ -96,12 +96,12 @@ class RuleEnsemble:
     @cached_property
     def covariate_importances(self) -> np.ndarray:
         """Return linear terms' importances plus rules', divided among their covariates, shape (covariates,)."""
-        total = self.term_importances[: self._rules] @ self._shares
+        total = self.term_importances[: self._rules] @ self._fractions
         np.add.at(total, list(self.terms.linear), self.term_importances[self._rules :])
         return np.asarray(total)
 
     @cached_property
-    def _shares(self) -> np.ndarray:
+    def _fractions(self) -> np.ndarray:
         """Return each covariate's share of a rule, shape (rules, covariates)."""
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
@@ -116,28 +116,28 @@ class RuleEnsemble:
 
     def intervals(self, level: float = 0.9) -> np.ndarray:
         """Return intervals of the coefficients, intercept first, shape (1 + terms, 2); NaN if unknown."""
-        reach = np.full(len(self.weights), np.nan)
+        half_widths = np.full(len(self.weights), np.nan)
         if self.error is not None:
-            reach = deviations_of(level) * np.sqrt(np.diag(self.error))
-        return np.column_stack([self.weights - reach, self.weights + reach])
+            half_widths = deviations_of(level) * np.sqrt(np.diag(self.error))
+        return np.column_stack([self.weights - half_widths, self.weights + half_widths])
 
     def importance_intervals(self, level: float = 0.9) -> np.ndarray:
         """Return intervals of the covariates' importances, shape (covariates, 2); NaN if unknown.
 
         Coefficients vary jointly and keep their signs; no interval starts below zero.
         """
-        reach = np.full(len(self.schema.features), np.nan)
+        half_widths = np.full(len(self.schema.features), np.nan)
         if self.error is not None:
-            lines = np.eye(len(reach))[list(self.terms.linear)]
-            shares = np.concatenate([self._shares, lines])
-            slopes = (np.sign(self.weights[1:]) * self.deviations)[:, None] * shares
+            lines = np.eye(len(half_widths))[list(self.terms.linear)]
+            fractions = np.concatenate([self._fractions, lines])
+            slopes = (np.sign(self.weights[1:]) * self.deviations)[:, None] * fractions
             squares = np.einsum("kj,kl,lj->j", slopes, self.error[1:, 1:], slopes)
-            reach = deviations_of(level) * np.sqrt(np.maximum(squares, 0))
+            half_widths = deviations_of(level) * np.sqrt(np.maximum(squares, 0))
         total = self.covariate_importances
-        return np.column_stack([np.maximum(total - reach, 0), total + reach])
+        return np.column_stack([np.maximum(total - half_widths, 0), total + half_widths])
 
     def shape_of(
-        self, feature: int, places: np.ndarray, level: float = 0.9
+        self, feature: int, points: np.ndarray, level: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the effect of one covariate's own terms at some values, and its band, shape (places, 2).
 
@@ -146,17 +146,17 @@ class RuleEnsemble:
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
         alone = used[:, feature] & (used.sum(axis=1) == 1)
-        own = np.concatenate([[False], alone, np.array(self.terms.linear, int) == feature])
-        x = np.tile((self.schema.lower + self.schema.upper) / 2, (len(places), 1))
-        x[:, feature] = places
-        design = self.terms.design(x)[:, own]
+        chosen = np.concatenate([[False], alone, np.array(self.terms.linear, int) == feature])
+        X = np.tile((self.schema.lower + self.schema.upper) / 2, (len(points), 1))
+        X[:, feature] = points
+        design = self.terms.design(X)[:, chosen]
         design[:, : alone.sum()] -= np.nan_to_num(self.supports[alone])
-        heights = design @ self.weights[own]
+        heights = design @ self.weights[chosen]
         if self.error is None:
             return heights, None
-        spread = np.einsum("ij,ij->i", design @ self.error[np.ix_(own, own)], design)
-        reach = deviations_of(level) * np.sqrt(np.maximum(spread, 0))
-        return heights, np.column_stack([heights - reach, heights + reach])
+        variances = np.einsum("ij,ij->i", design @ self.error[np.ix_(chosen, chosen)], design)
+        half_widths = deviations_of(level) * np.sqrt(np.maximum(variances, 0))
+        return heights, np.column_stack([heights - half_widths, heights + half_widths])
 
     def terms_of(self, feature: int) -> tuple[int, int]:
         """Return how many nonzero terms use one covariate alone, and how many use it with others."""
@@ -165,8 +165,8 @@ class RuleEnsemble:
         used = ((boxes[..., 0] > 0) | (boxes[..., 1] < sizes)) & kept[:, None]
         alone = used[:, feature] & (used.sum(axis=1) == 1)
         lines = np.array(self.terms.linear, int) == feature
-        own = int(alone.sum()) + int((lines & (self._linear_weights != 0)).sum())
-        return own, int((used[:, feature] & ~alone).sum())
+        single = int(alone.sum()) + int((lines & (self._linear_weights != 0)).sum())
+        return single, int((used[:, feature] & ~alone).sum())
 
     def linear_coefficients(self) -> tuple[dict[str, float], float]:
         """Return coefficients per unit of each winsorised covariate, and the matching intercept."""
@@ -176,8 +176,8 @@ class RuleEnsemble:
             for feature, weight in zip(self.terms.linear, self._linear_weights, strict=True)
         }
         middles = (cutoffs.lower + cutoffs.upper) / 2
-        moved = sum(slopes[names[f]] * float(middles[f]) for f in self.terms.linear)
-        return slopes, float(self.weights[0]) - moved
+        shift = sum(slopes[names[f]] * float(middles[f]) for f in self.terms.linear)
+        return slopes, float(self.weights[0]) - shift
 
     def table(self, top: int | None = None, least_support: float = 0.0) -> pd.DataFrame:
         """Return a table of the terms, most important first (paper, Table 1).
@@ -251,7 +251,7 @@ class RuleEnsemble:
         kept = np.flatnonzero(self.weights[1 : 1 + self._rules])
         ends = zip(self.terms.linear, self._ends[1 + self._rules :], strict=True)
         per_unit = {
-            self.schema.names[f]: (0.4 * own / cutoffs.scale[f]).tolist() for f, own in ends
+            self.schema.names[f]: (0.4 * pair / cutoffs.scale[f]).tolist() for f, pair in ends
         }
         return {
             "model": "rule ensemble (RuleFit)",
@@ -336,42 +336,42 @@ class ClassEnsembles:
         assert target is not None
         return target.categories
 
-    def scores(self, x: np.ndarray) -> np.ndarray:
+    def scores(self, X: np.ndarray) -> np.ndarray:
         """Return F of each encoded record and class, shape (records, classes)."""
-        return np.column_stack([own.scores(x) for own in self.models])
+        return np.column_stack([model.scores(X) for model in self.models])
 
-    def probabilities(self, x: np.ndarray) -> np.ndarray:
+    def probabilities(self, X: np.ndarray) -> np.ndarray:
         """Return the classes' probabilities, shape (records, classes)."""
         if self.link == "softmax":
-            return np.asarray(softmax(self.scores(x), axis=1))
-        each = expit(self.scores(x))
-        return np.asarray(each / np.maximum(each.sum(axis=1, keepdims=True), 1e-300))
+            return np.asarray(softmax(self.scores(X), axis=1))
+        p = expit(self.scores(X))
+        return np.asarray(p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300))
 
-    def probability_intervals(self, x: np.ndarray, level: float = 0.9) -> np.ndarray:
+    def probability_intervals(self, X: np.ndarray, level: float = 0.9) -> np.ndarray:
         """Return intervals of each class's probability of encoded records, shape (records, classes, 2).
 
         Each has the width, in log-odds, of its own model's score interval. InputError: unknown.
         """
-        each = np.stack([own.score_intervals(x, level) for own in self.models], axis=1)
-        middle = logit(np.clip(self.probabilities(x), 1e-15, 1 - 1e-15))[..., None]
-        reach = np.diff(each, axis=2) / 2
-        return np.asarray(expit(np.concatenate([middle - reach, middle + reach], axis=2)))
+        intervals = np.stack([model.score_intervals(X, level) for model in self.models], axis=1)
+        middle = logit(np.clip(self.probabilities(X), 1e-15, 1 - 1e-15))[..., None]
+        half = np.diff(intervals, axis=2) / 2
+        return np.asarray(expit(np.concatenate([middle - half, middle + half], axis=2)))
 
     def importance_intervals(self, level: float = 0.9) -> np.ndarray:
         """Return intervals of importances summed over classes, whose errors may be fully correlated."""
-        highs = [own.importance_intervals(level)[:, 1] for own in self.models]
+        highs = [model.importance_intervals(level)[:, 1] for model in self.models]
         total, high = self.covariate_importances, np.sum(highs, axis=0)
         return np.column_stack([np.maximum(2 * total - high, 0), high])
 
     @cached_property
     def rules(self) -> list[Rule]:
         """Return the distinct candidate rules of all classes."""
-        return list(dict.fromkeys(rule for own in self.models for rule in own.rules))
+        return list(dict.fromkeys(rule for model in self.models for rule in model.rules))
 
     @cached_property
     def covariate_importances(self) -> np.ndarray:
         """Return importances summed over classes, shape (covariates,)."""
-        return np.asarray(np.sum([own.covariate_importances for own in self.models], axis=0))
+        return np.asarray(np.sum([m.covariate_importances for m in self.models], axis=0))
 
     @cached_property
     def variable_importances(self) -> np.ndarray:
@@ -388,33 +388,33 @@ class ClassEnsembles:
             draws new synthetic records for each class: a rule of several has the mean of their supports.
         """
         tables = []
-        for name, own in zip(self.classes, self.models, strict=True):
-            table = own.table()
-            table["importance"] *= own.term_importances.max(initial=0.0)
+        for name, model in zip(self.classes, self.models, strict=True):
+            table = model.table()
+            table["importance"] *= model.term_importances.max(initial=0.0)
             table.insert(0, "class", name)
             tables.append(table)
-        every = pd.concat(tables, ignore_index=True)
-        every["support"] = every.groupby("term")["support"].transform("mean")
-        every = every[~(every["support"] < least_support)]
-        largest = every["importance"].max() if len(every) else 0.0
-        every["importance"] *= 100 / largest if largest > 0 else 0.0
-        ordered = every.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
+        terms = pd.concat(tables, ignore_index=True)
+        terms["support"] = terms.groupby("term")["support"].transform("mean")
+        terms = terms[~(terms["support"] < least_support)]
+        largest = terms["importance"].max() if len(terms) else 0.0
+        terms["importance"] *= 100 / largest if largest > 0 else 0.0
+        ordered = terms.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
         return ordered if top is None else ordered.head(top)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the models as plain data, by class."""
-        each = zip(self.classes, self.models, strict=True)
-        return {"link": self.link, "models": {name: own.to_dict("score") for name, own in each}}
+        pairs = zip(self.classes, self.models, strict=True)
+        return {"link": self.link, "models": {name: m.to_dict("score") for name, m in pairs}}
 
     def to_state(self) -> dict[str, Any]:
         """Return the exact state, without the schema, as plain data."""
-        return {"link": self.link, "models": [own.to_state() for own in self.models]}
+        return {"link": self.link, "models": [model.to_state() for model in self.models]}
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> ClassEnsembles:
         """Rebuild from the output of :meth:`to_state` (ValueError or QueryError: it does not fit)."""
-        models = tuple(RuleEnsemble.from_state(schema, own) for own in state["models"])
-        found = cls(models, state["link"])
-        if len(models) != len(found.classes) or found.link not in LINKS:
+        models = tuple(RuleEnsemble.from_state(schema, data) for data in state["models"])
+        result = cls(models, state["link"])
+        if len(models) != len(result.classes) or result.link not in LINKS:
             raise ValueError("a model for each class, and one of the links")
-        return found
+        return result

@@ -29,28 +29,28 @@ class PooledHistogram:
 
     def linear_moments(self, schema: Schema, cutoffs: Cutoffs) -> tuple[np.ndarray, np.ndarray]:
         """Return the linear terms' means and variances over all records, up to binning and noise."""
-        shares, values = self._distributions(schema)
+        fractions, values = self._distributions(schema)
         means, variances = np.zeros(len(values)), np.zeros(len(values))
-        for feature, own in enumerate(values):
+        for feature, points in enumerate(values):
             middle = (cutoffs.lower[feature] + cutoffs.upper[feature]) / 2
-            within = np.clip(own, cutoffs.lower[feature], cutoffs.upper[feature]) - middle
-            terms, law = 0.4 * within / cutoffs.scale[feature], shares[feature, : len(own)]
-            means[feature] = law @ terms
-            variances[feature] = law @ (terms - means[feature]) ** 2
+            clipped = np.clip(points, cutoffs.lower[feature], cutoffs.upper[feature]) - middle
+            terms, p = 0.4 * clipped / cutoffs.scale[feature], fractions[feature, : len(points)]
+            means[feature] = p @ terms
+            variances[feature] = p @ (terms - means[feature]) ** 2
         return means, variances
 
     def _distributions(self, schema: Schema) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Return each covariate's fractions by bin, and each bin's representative value."""
-        shares = np.zeros_like(self.counts, dtype=float)
+        fractions = np.zeros_like(self.counts, dtype=float)
         values = []
         for feature, column in enumerate(schema.features):
             inner = inner_edges(column, self.bins)
             edges = np.concatenate([[column.bounds[0]], inner, [column.bounds[1]]])
             cdf, _ = distribution(self.counts[feature, : len(inner) + 1], np.diff(edges))
-            shares[feature, : len(inner) + 1] = np.diff(cdf)
+            fractions[feature, : len(inner) + 1] = np.diff(cdf)
             middles = (edges[:-1] + edges[1:]) / 2
             values.append(middles if column.kind == "number" else edges[:-1])
-        return shares, tuple(values)
+        return fractions, tuple(values)
 
 
 def drawn(
@@ -61,8 +61,8 @@ def drawn(
 ) -> np.ndarray:
     """Draw each covariate independently, from probabilities and values of its bins."""
     columns = [
-        own[np.searchsorted(np.cumsum(row[: len(own)])[:-1], rng.random(records))]
-        for row, own in zip(marginals, values, strict=True)
+        points[np.searchsorted(np.cumsum(row[: len(points)])[:-1], rng.random(records))]
+        for row, points in zip(marginals, values, strict=True)
     ]
     return np.column_stack(columns)
 
@@ -80,7 +80,7 @@ def ask_marginals(federation: Disclosure, bins: int) -> PooledHistogram:
     for answer in answers:
         for client, release in answer.releases.items():
             totals.setdefault(client, []).append(float(release["counts"].sum()))
-    sizes = {client: max(1.0, float(np.median(own))) for client, own in totals.items()}
+    sizes = {client: max(1.0, float(np.median(sums))) for client, sums in totals.items()}
     return PooledHistogram(counts, sizes, bins)
 
 
@@ -93,17 +93,17 @@ class Pooled:
     variances: np.ndarray
     supports: np.ndarray
 
-    def average(self, each: Mapping[str, np.ma.MaskedArray]) -> np.ndarray:
+    def average(self, replies: Mapping[str, np.ma.MaskedArray]) -> np.ndarray:
         """Return the average of clients' vectors, weighted by size, for the pooled objective."""
-        usual = float(np.mean(list(self.sizes.values()))) if self.sizes else 1.0
-        weights = np.array([self.sizes.get(client, usual) for client in each])
-        vectors = np.array([np.asarray(vector) for vector in each.values()])
+        mean_size = float(np.mean(list(self.sizes.values()))) if self.sizes else 1.0
+        weights = np.array([self.sizes.get(client, mean_size) for client in replies])
+        vectors = np.array([np.asarray(vector) for vector in replies.values()])
         return np.asarray(weights @ vectors / weights.sum())
 
 
-def moments(terms: Terms, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def moments(terms: Terms, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return means and variances of the terms' columns over some records, shape (1 + terms,) each."""
-    design = terms.design(x)
+    design = terms.design(X)
     return design.mean(axis=0), design.var(axis=0)
 
 
@@ -112,29 +112,29 @@ def ask_pooled(
 ) -> Pooled:
     """Query supports, sizes and spreads; estimate withheld ones from synthetic records and histograms."""
     rules, linear = len(terms.boxes), list(terms.linear)
-    told = [own[linear] for own in marginal.linear_moments(federation.schema, terms.cutoffs)]
+    lines = [array[linear] for array in marginal.linear_moments(federation.schema, terms.cutoffs)]
     answers = federation.ask_offered(Supports(terms)).only
     if "counts" not in answers:
-        guessed = [own[1 : 1 + rules] for own in moments(terms, synthetic)]
-        means, variances = map(np.concatenate, zip(guessed, told, strict=True))
+        estimated = [array[1 : 1 + rules] for array in moments(terms, synthetic)]
+        means, variances = map(np.concatenate, zip(estimated, lines, strict=True))
         return Pooled(marginal.sizes, means, variances, np.full(rules, np.nan))
-    sizes = {client: float(own[0]) for client, own in answers.each("size").items()}
+    sizes = {client: float(array[0]) for client, array in answers.each("size").items()}
     total = max(sum(sizes.values()), 1.0)
     supports = answers.total("counts") / total
-    spread = ask_spreads(federation, terms.cutoffs, terms.linear, sizes, told[0])
-    shares = {c: np.asarray(own) / max(sizes[c], 1) for c, own in answers.each("counts").items()}
-    within = _within(shares, sizes, supports)
-    variances = np.concatenate([within, told[1] if spread is None else spread])
-    means = np.concatenate([supports, told[0]])
+    line_vars = ask_spreads(federation, terms.cutoffs, terms.linear, sizes, lines[0])
+    rates = {c: np.asarray(array) / max(sizes[c], 1) for c, array in answers.each("counts").items()}
+    within = _within(rates, sizes, supports)
+    variances = np.concatenate([within, lines[1] if line_vars is None else line_vars])
+    means = np.concatenate([supports, lines[0]])
     return Pooled(sizes, means, variances, supports)
 
 
 def _within(
-    shares: Mapping[str, np.ndarray], sizes: Mapping[str, float], supports: np.ndarray
+    rates: Mapping[str, np.ndarray], sizes: Mapping[str, float], supports: np.ndarray
 ) -> np.ndarray:
     """Return variances of the rules, pooled within clients; of all records if no client has two."""
     freedom = sum(max(size - 1, 0) for size in sizes.values())
     if not freedom:
         return np.asarray(supports * (1 - supports))
-    each = [shares[c] * (1 - shares[c]) * sizes[c] for c in shares]
-    return np.asarray(np.sum(each, axis=0) / freedom)
+    terms = [rates[c] * (1 - rates[c]) * sizes[c] for c in rates]
+    return np.asarray(np.sum(terms, axis=0) / freedom)

@@ -36,16 +36,16 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
         outcome = self._outcome(federation.schema)
         fitted = private.learn(federation, outcome, rng, linear=self.params.linear)
         limits = fitted.outcome.lower, fitted.outcome.upper
-        most, stable = self.params.max_terms, self.params.stable
+        max_terms, stable = self.params.max_terms, self.params.stable
         monotonic = self.params.monotonic
         rngs = rng.spawn(len(fitted.start))
         models = [
             as_rules(fitted, k)
-            if most is None
-            else shortened(fitted, most, own, stable=stable, output=k, monotonic=monotonic)
-            for k, own in enumerate(rngs)
+            if max_terms is None
+            else shortened(fitted, max_terms, stream, stable=stable, output=k, monotonic=monotonic)
+            for k, stream in enumerate(rngs)
         ]
-        link = "softmax" if most is None else "one-vs-rest"
+        link = "softmax" if max_terms is None else "one-vs-rest"
         return FittedRules(ClassEnsembles.joined(models, link), limits, fitted.rounds)
 
     def _outcome(self, schema: Schema) -> private.Outcome:
@@ -61,18 +61,18 @@ def as_rules(fitted: PrivateModel, output: int = 0) -> RuleEnsemble:
     """
     basis, columns = fitted.basis, fitted.basis.columns
     cutoffs = cutoffs_of(fitted)
-    steps, told = _steps(fitted, output)
-    leaves = [_leaves(own, cutoffs.sizes) for own in basis.trees]
+    steps, stats = _steps(fitted, output)
+    leaves = [_leaves(trees, cutoffs.sizes) for trees in basis.trees]
     boxes = np.concatenate([steps, *leaves]).astype(np.uint8)
-    first = basis.size - sum(own.count * own.leaves for own in basis.trees)
+    first = basis.size - sum(trees.count * trees.leaves for trees in basis.trees)
     effects = fitted.effects[:, output]
-    told = np.concatenate([told, np.column_stack([effects, fitted.means])[first:]])
+    stats = np.concatenate([stats, np.column_stack([effects, fitted.means])[first:]])
     whole = (boxes[..., 0] == 0) & (boxes[..., 1] >= cutoffs.sizes)
-    start = float(fitted.start[output]) + float(told[whole.all(axis=1), 0].sum())
-    real = (boxes[..., 0] < boxes[..., 1]).all(axis=1) & ~whole.all(axis=1)
-    unique, weights, supports = _merged(boxes[real], told[real])
+    intercept = float(fitted.start[output]) + float(stats[whole.all(axis=1), 0].sum())
+    proper = (boxes[..., 0] < boxes[..., 1]).all(axis=1) & ~whole.all(axis=1)
+    unique, weights, supports = _merge(boxes[proper], stats[proper])
     linear = () if fitted.ranked else tuple(np.flatnonzero(effects[:columns]).tolist())
-    weights = np.concatenate([[start], weights, effects[list(linear)]])
+    weights = np.concatenate([[intercept], weights, effects[list(linear)]])
     if fitted.outcome.kind == "number":  # scaled to [-1/2, 1/2] there, to [-1, 1] here
         weights = 2 * weights
     deviations = np.sqrt(np.maximum(supports * (1 - supports), 0))
@@ -94,10 +94,10 @@ def cutoffs_of(fitted: PrivateModel) -> Cutoffs:
 def _steps(fitted: PrivateModel, output: int) -> tuple[np.ndarray, np.ndarray]:
     """Return boxes of the columns' codes, merged if of equal effect, and (effect, support) of each."""
     basis, sizes = fitted.basis, fitted.basis.grid.sizes
-    effects, boxes, told = fitted.effects[:, output], [], []
+    effects, boxes, stats = fitted.effects[:, output], [], []
     for j, size in enumerate(sizes):
-        places = basis.starts[j] + basis.bins[j, :size].astype(int)
-        heights = effects[places]
+        index = basis.starts[j] + basis.bins[j, :size].astype(int)
+        heights = effects[index]
         if fitted.ranked:
             heights = heights + effects[j] * basis.values[j, :size]
         edges = np.concatenate([[0], np.flatnonzero(np.diff(heights)) + 1, [size]])
@@ -105,8 +105,8 @@ def _steps(fitted: PrivateModel, output: int) -> tuple[np.ndarray, np.ndarray]:
             box = np.column_stack([np.zeros_like(sizes), sizes])
             box[j] = (low, high)
             boxes.append(box)
-            told.append((heights[low], fitted.shares[j, low:high].sum()))
-    return np.array(boxes), np.array(told)
+            stats.append((heights[low], fitted.shares[j, low:high].sum()))
+    return np.array(boxes), np.array(stats)
 
 
 def _leaves(trees: Trees, sizes: np.ndarray) -> np.ndarray:
@@ -118,16 +118,16 @@ def _leaves(trees: Trees, sizes: np.ndarray) -> np.ndarray:
         for level in range(depth):
             feature, cut = int(trees.features[tree, level]), int(trees.cuts[tree, level])
             right = (np.arange(trees.leaves) >> level & 1).astype(bool)
-            own = boxes[tree, :, feature]
-            own[right, 0] = np.maximum(own[right, 0], cut)
-            own[~right, 1] = np.minimum(own[~right, 1], cut)
+            spans = boxes[tree, :, feature]
+            spans[right, 0] = np.maximum(spans[right, 0], cut)
+            spans[~right, 1] = np.minimum(spans[~right, 1], cut)
     return boxes.reshape(-1, len(sizes), 2)
 
 
-def _merged(boxes: np.ndarray, told: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    wide = boxes.shape[1] * boxes.shape[2]
+def _merge(boxes: np.ndarray, stats: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    width = boxes.shape[1] * boxes.shape[2]
     flat, first, inverse = np.unique(
-        boxes.reshape(len(boxes), wide), axis=0, return_index=True, return_inverse=True
+        boxes.reshape(len(boxes), width), axis=0, return_index=True, return_inverse=True
     )
-    weights = np.bincount(inverse.ravel(), told[:, 0], minlength=len(flat))
-    return flat.reshape(len(flat), *boxes.shape[1:]), weights, told[first, 1]
+    weights = np.bincount(inverse.ravel(), stats[:, 0], minlength=len(flat))
+    return flat.reshape(len(flat), *boxes.shape[1:]), weights, stats[first, 1]

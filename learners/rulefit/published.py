@@ -105,22 +105,22 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         marginal = ask_marginals(federation, params.bins)
         cutoffs = read_cutoffs(marginal.counts, schema, params.bins, params.cutoffs)
         synthetic = marginal.synthetic(schema, rng)
-        terms = Terms(cutoffs, self._boosted(federation, cutoffs), self._linear(schema, cutoffs))
+        terms = Terms(cutoffs, self._boost(federation, cutoffs), self._linear(schema, cutoffs))
         pooled = ask_pooled(federation, terms, marginal, synthetic)
-        found = params.estimation.run(federation, terms, pooled, rng, params.labels)
+        fits = params.estimation.run(federation, terms, pooled, rng, params.labels)
         std = np.sqrt(np.maximum(pooled.variances, 0))
-        models = [RuleEnsemble(schema, terms, own.weights, pooled.supports, std) for own in found]
+        models = [RuleEnsemble(schema, terms, fit.weights, pooled.supports, std) for fit in fits]
         low, high = schema.target.bounds
         return FittedRules(
             ClassEnsembles.joined(models, "one-vs-rest"),
             (low, high),
-            sum(own.rounds for own in found),
-            float(np.mean([own.objective for own in found])),
-            float(np.mean([own.gap for own in found])),
+            sum(fit.rounds for fit in fits),
+            float(np.mean([fit.objective for fit in fits])),
+            float(np.mean([fit.gap for fit in fits])),
         )
 
-    def _boosted(self, federation: Disclosure, cutoffs: Cutoffs) -> np.ndarray:
-        queries = [BoostedRules(cutoffs, self.params.boosting, own) for own in self.params.labels]
+    def _boost(self, federation: Disclosure, cutoffs: Cutoffs) -> np.ndarray:
+        queries = [BoostedRules(cutoffs, self.params.boosting, k) for k in self.params.labels]
         answers = federation.ask_offered(*queries)
         groups = [(r["boxes"].data, r["mentions"].data) for r in answers.releases()]
         boxes, _ = union(groups, len(federation.schema.features))

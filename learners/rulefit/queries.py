@@ -13,10 +13,10 @@ from privfed.learners.rulefit.averaging import (
     Centred,
     LocalStepParams,
     Slopes,
+    largest_eigenvalue,
     local_steps,
     losses,
-    residuals_on_the_way,
-    steepest,
+    path_residuals,
 )
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import LARGEST, Cutoffs, bins_needed, inner_edges
@@ -98,8 +98,8 @@ class BoostedRules(Query):
         _check_target(schema, self.label)
         self.cutoffs.check(schema)
         grow = self.boosting
-        sane = 1 <= grow.trees <= MOST_TREES and 2 <= grow.leaves <= 64 and grow.min_leaf >= 1
-        if not sane or not (0 < grow.shrinkage <= 1 and 0 <= grow.subsample <= 1):
+        valid = 1 <= grow.trees <= MOST_TREES and 2 <= grow.leaves <= 64 and grow.min_leaf >= 1
+        if not valid or not (0 < grow.shrinkage <= 1 and 0 <= grow.subsample <= 1):
             raise QueryError("malformed", "trees, leaves, shrinkage or subsample make no sense")
         shape = (-1, len(schema.features), 2)
         return {
@@ -136,12 +136,12 @@ class _Model(Query):
         self.terms.check(schema)
 
     def _design(self, view: View) -> DesignOperator:
-        design: DesignOperator = self._kept(view, "rulefit.design", DesignOperator)
+        design: DesignOperator = self._cached(view, "rulefit.design", DesignOperator)
         return design
 
     def _matrix(self, view: View) -> np.ndarray:
-        matrix: np.ndarray = self._kept(
-            view, "rulefit.matrix", lambda terms, x: np.ascontiguousarray(terms.design(x))
+        matrix: np.ndarray = self._cached(
+            view, "rulefit.matrix", lambda terms, X: np.ascontiguousarray(terms.design(X))
         )
         return matrix
 
@@ -151,11 +151,11 @@ class _Model(Query):
             return Centred(self._matrix(view), means)
         return CentredOperator(self._design(view), means)
 
-    def _kept(self, view: View, name: str, make: Callable[[Terms, np.ndarray], Any]) -> Any:
+    def _cached(self, view: View, name: str, make: Callable[[Terms, np.ndarray], Any]) -> Any:
         """Return a cached object made from the terms and the client's records, for one set of terms at a time."""
         if view.cache.get("rulefit.key") != self._key:
-            for held in ("rulefit.design", "rulefit.matrix"):
-                view.cache.pop(held, None)
+            for cached in ("rulefit.design", "rulefit.matrix"):
+                view.cache.pop(cached, None)
             view.cache["rulefit.key"] = self._key
         if name not in view.cache:
             view.cache[name] = make(self.terms, view.table.x)
@@ -190,16 +190,16 @@ class Supports(_Model):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Count by blocks of records, so that memory does not grow with records times rules."""
-        x, counts = view.table.x, np.zeros(len(self.terms.boxes), np.int64)
+        X, counts = view.table.x, np.zeros(len(self.terms.boxes), np.int64)
         rows = max(1, BLOCK // max(1, self.terms.conditions))
-        for start in range(0, len(x), rows):
-            counts += self.terms.rules(x[start : start + rows]).sum(axis=0, dtype=np.int64)
-        return {"counts": counts, "size": np.array([len(x)], dtype=np.int64)}
+        for start in range(0, len(X), rows):
+            counts += self.terms.rules(X[start : start + rows]).sum(axis=0, dtype=np.int64)
+        return {"counts": counts, "size": np.array([len(X)], dtype=np.int64)}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """Return one count for each rule that a record satisfies, and one for the size."""
-        held = self.terms.rules(view.table.x)
-        return {"counts": held, "size": np.ones((len(held), 1), bool)}
+        members = self.terms.rules(view.table.x)
+        return {"counts": members, "size": np.ones((len(members), 1), bool)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,12 +222,12 @@ class SmoothnessBound(_Model):
         return {"largest": Part(PartType.VALUES, ("client",), (1,))}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Compute by products with the columns; see :func:`.steepest`."""
+        """Compute by products with the columns; see :func:`.largest_eigenvalue`."""
         records = len(view.table)
         if not records:
             return {"largest": np.zeros(1)}
         centred = self._centred(view, self.means)
-        return {"largest": np.array([steepest(centred, records, 1 + len(self.terms))])}
+        return {"largest": np.array([largest_eigenvalue(centred, records, 1 + len(self.terms))])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,11 +280,11 @@ class Increment(_Model):
         matrix = self._matrix(view)
         design = Centred(matrix, self.means)
         target = unit_target(view, self.logistic, self.label)
-        way = residuals_on_the_way(design, target, self.dual, increment, self.steps, self.logistic)
+        path = path_residuals(design, target, self.dual, increment, self.steps, self.logistic)
         columns = matrix - self.means
-        added = self.steps.client_step * way.sum(axis=0)[:, None] * columns - increment
-        changed = SETTINGS.path_error * self.steps.client_step * self.steps.steps * way.std(axis=0)
-        error = np.sqrt(changed**2 @ columns**2)
+        added = self.steps.client_step * path.sum(axis=0)[:, None] * columns - increment
+        change = SETTINGS.path_error * self.steps.client_step * self.steps.steps * path.std(axis=0)
+        error = np.sqrt(change**2 @ columns**2)
         return {"increment": Equations(added, np.zeros(len(increment)), error)}
 
 
@@ -312,16 +312,16 @@ class Objective(_Model):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up the losses, block by block."""
-        each = self._losses(view)
-        return {"loss": np.array([each.sum()]), "size": np.array([float(len(each))])}
+        terms = self._losses(view)
+        return {"loss": np.array([terms.sum()]), "size": np.array([float(len(terms))])}
 
     def equations(self, answer: Mapping[str, np.ndarray], view: View) -> Mapping[str, Equations]:
         """Return the equations by which losses sum to ``loss``, and ones to ``size``."""
-        each = self._losses(view)[:, None]
-        added = {"loss": (each, ROUNDED), "size": (np.ones_like(each), 0.0)}
+        terms = self._losses(view)[:, None]
+        added = {"loss": (terms, ROUNDED), "size": (np.ones_like(terms), 0.0)}
         return {
-            name: Equations(added[name][0], np.asarray(told, float), added[name][1])
-            for name, told in answer.items()
+            name: Equations(added[name][0], np.asarray(released, float), added[name][1])
+            for name, released in answer.items()
             if name in added
         }
 
@@ -329,11 +329,11 @@ class Objective(_Model):
         design = self._design(view)
         target = unit_target(view, self.logistic, self.label)
         predictor = design.predictor(self.weights)
-        each = [
+        blocks = [
             losses(target[block.rows], predictor.scores(block), self.logistic)
             for block in design.blocks()
         ]
-        return np.concatenate([np.empty(0), *each])
+        return np.concatenate([np.empty(0), *blocks])
 
 
 def unit_target(view: View, logistic: bool, label: int | UnsetType = UNSET) -> np.ndarray:

@@ -81,16 +81,16 @@ class Rule:
         """The covariates of its conditions."""
         return tuple(condition.feature for condition in self.conditions)
 
-    def holds(self, x: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    def holds(self, X: np.ndarray, names: Sequence[str]) -> np.ndarray:
         """Return which rows satisfy it; ``names`` are the columns of ``x``."""
-        each = [c.holds(x[:, names.index(c.feature)]) for c in self.conditions]
-        return np.asarray(np.logical_and.reduce(each))
+        masks = [c.holds(X[:, names.index(c.feature)]) for c in self.conditions]
+        return np.asarray(np.logical_and.reduce(masks))
 
     def implies(self, other: Rule) -> bool:
         """Whether every record that satisfies this rule satisfies the other."""
-        own = {condition.feature: condition for condition in self.conditions}
+        mine = {condition.feature: condition for condition in self.conditions}
         return all(
-            c.feature in own and (own[c.feature] & c) == own[c.feature] for c in other.conditions
+            c.feature in mine and (mine[c.feature] & c) == mine[c.feature] for c in other.conditions
         )
 
     def text(self, schema: Schema | None = None) -> str:
@@ -109,10 +109,10 @@ class Rule:
 def rule_of(box: np.ndarray, cuts: Sequence[Sequence[float]], names: Sequence[str]) -> Rule:
     """Convert intervals of cut-off codes, shape (features, 2), to a rule."""
     conditions = []
-    for name, own, (low, high) in zip(names, cuts, box.tolist(), strict=True):
-        if low > 0 or high <= len(own):
-            lower = own[low - 1] if low > 0 else None
-            upper = own[high - 1] if high <= len(own) else None
+    for name, ends, (low, high) in zip(names, cuts, box.tolist(), strict=True):
+        if low > 0 or high <= len(ends):
+            lower = ends[low - 1] if low > 0 else None
+            upper = ends[high - 1] if high <= len(ends) else None
             conditions.append(Condition(name, lower, upper))
     return Rule.of(*conditions)
 
@@ -127,23 +127,23 @@ def union(
     """
     nothing = np.zeros((0, features, 2), np.uint8), np.zeros(0, np.int64)
     boxes, mentions = zip(nothing, *groups, strict=True)
-    every = np.concatenate([np.asarray(box, np.uint8).reshape(-1, 2 * features) for box in boxes])
-    if not len(every):
+    flat = np.concatenate([np.asarray(box, np.uint8).reshape(-1, 2 * features) for box in boxes])
+    if not len(flat):
         return nothing
-    unique, inverse = np.unique(every, axis=0, return_inverse=True)
-    often = np.bincount(inverse.ravel(), weights=np.concatenate(mentions)).astype(np.int64)
-    order = np.argsort(-often, kind="stable")
-    return unique[order].reshape(-1, features, 2), often[order]
+    unique, inverse = np.unique(flat, axis=0, return_inverse=True)
+    counts = np.bincount(inverse.ravel(), weights=np.concatenate(mentions)).astype(np.int64)
+    order = np.argsort(-counts, kind="stable")
+    return unique[order].reshape(-1, features, 2), counts[order]
 
 
 def intervals_of(boxes: np.ndarray, sizes: np.ndarray) -> list[list[tuple[int, int, int]]]:
     """Return each rule's covariates with first and end codes; unrestricted covariates are left out."""
     rules, features = np.nonzero((boxes[..., 0] > 0) | (boxes[..., 1] < sizes))
-    found: list[list[tuple[int, int, int]]] = [[] for _ in boxes]
+    intervals: list[list[tuple[int, int, int]]] = [[] for _ in boxes]
     named = (rules, features, boxes[rules, features, 0], boxes[rules, features, 1])
-    for rule, feature, low, high in zip(*(own.tolist() for own in named), strict=True):
-        found[rule].append((feature, low, high))
-    return found
+    for rule, feature, low, high in zip(*(array.tolist() for array in named), strict=True):
+        intervals[rule].append((feature, low, high))
+    return intervals
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,28 +172,28 @@ class Terms:
     @cached_property
     def conditions(self) -> int:
         """The number of rules and of distinct intervals in them, which a record is compared with."""
-        return len(self.boxes) + len({one for used in self._used for one in used})
+        return len(self.boxes) + len({interval for used in self._used for interval in used})
 
     @cached_property
     def _used(self) -> list[list[tuple[int, int, int]]]:
         return intervals_of(self.boxes, self.cutoffs.sizes)
 
-    def rules(self, x: np.ndarray) -> np.ndarray:
+    def rules(self, X: np.ndarray) -> np.ndarray:
         """Return which records satisfy which rules; bool, shape (records, rules), column-major."""
-        codes = self.cutoffs.codes(x)
-        known: dict[tuple[int, int, int], np.ndarray] = {}
-        held = np.ones((len(x), len(self.boxes)), dtype=bool, order="F")
+        codes = self.cutoffs.codes(X)
+        cache: dict[tuple[int, int, int], np.ndarray] = {}
+        members = np.ones((len(X), len(self.boxes)), dtype=bool, order="F")
         for k, used in enumerate(self._used):
             for j, a, b in used:
-                if (j, a, b) not in known:
-                    known[j, a, b] = (codes[:, j] >= a) & (codes[:, j] < b)
-                held[:, k] &= known[j, a, b]
-        return held
+                if (j, a, b) not in cache:
+                    cache[j, a, b] = (codes[:, j] >= a) & (codes[:, j] < b)
+                members[:, k] &= cache[j, a, b]
+        return members
 
-    def design(self, x: np.ndarray) -> np.ndarray:
+    def design(self, X: np.ndarray) -> np.ndarray:
         """Return the design matrix: intercept, rules, linear terms; shape (records, 1 + terms)."""
         rules = len(self.boxes)
-        matrix = np.ones((len(x), 1 + len(self)), order="F")
-        matrix[:, 1 : 1 + rules] = self.rules(x)
-        matrix[:, 1 + rules :] = self.cutoffs.linear(x)[:, list(self.linear)]
+        matrix = np.ones((len(X), 1 + len(self)), order="F")
+        matrix[:, 1 : 1 + rules] = self.rules(X)
+        matrix[:, 1 + rules :] = self.cutoffs.linear(X)[:, list(self.linear)]
         return matrix

@@ -71,45 +71,45 @@ class ScoreCard:
         """
         given = {"max_points": max_points}
         check_values("scorecard", given, {"max_points": [Integers(at_least=1)]}, {"max_points": 10})
-        rules, values, intercept = _banded(model)
+        rules, values, intercept = _in_bands(model)
         largest = max(map(abs, values), default=0.0)
         if not largest > 0:
             raise InputError("the model is a constant: no score card can be made of it")
         factor = max_points / largest
         points = np.rint(np.array(values) * factor).astype(int)
-        rules, points = _joined(rules, points)
+        rules, points = _merge(rules, points)
         card = cls(model.schema, tuple(rules), points, intercept, factor)
-        return card if model.synthetic is None else card._held_to(model, model.synthetic)
+        return card if model.synthetic is None else card._fitted_to(model, model.synthetic)
 
-    def _held_to(self, model: RuleEnsemble, x: np.ndarray) -> ScoreCard:
+    def _fitted_to(self, model: RuleEnsemble, X: np.ndarray) -> ScoreCard:
         """Return the card with intercept and factor fitted to the model's scores of records, and the variance.
 
         Scores and terms are regressed on the totals by least squares: records with a total t have mean terms d(t), so
         that their mean log-odds has the posterior variance d C d'. A fraction :data:`COMMON` of the residual variances,
         of scores given terms (:attr:`.RuleEnsemble.residual_variance`) and of terms given the total, is added to it.
         """
-        every, totals = model.terms.design(x), self.totals(x)
+        design, totals = model.terms.design(X), self.totals(X)
         if not totals.std() > 0:
             return self
-        basis = np.column_stack([np.ones(len(x)), totals])
-        fitted = np.linalg.lstsq(basis, every, rcond=None)[0]
+        basis = np.column_stack([np.ones(len(X)), totals])
+        fitted = np.linalg.lstsq(basis, design, rcond=None)[0]
         intercept, slope = (fitted @ model.weights).tolist()
         if not slope > 0:
             return self
         variance = None
         if model.covariance is not None:
-            missed = every @ model.weights - basis @ fitted @ model.weights
+            residuals = design @ model.weights - basis @ fitted @ model.weights
             v0, v01, _, v2 = (fitted @ model.covariance @ fitted.T).ravel().tolist()
-            common = COMMON * (float(missed.var()) + model.residual_variance)
+            common = COMMON * (float(residuals.var()) + model.residual_variance)
             variance = (v0 + common, 2 * v01, v2)
         return replace(self, intercept=intercept, factor=1 / slope, variance=variance)
 
-    def totals(self, x: pd.DataFrame | np.ndarray) -> np.ndarray:
+    def totals(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
         """Return total points of a table's rows or of encoded records, integers, shape (records,)."""
-        if isinstance(x, pd.DataFrame):
-            x = Records.from_frame(x, Schema(self.schema.features)).x
-        held = [rule.holds(x, self.schema.names) for rule in self.rules]
-        return np.asarray(self.points @ np.array(held), int)
+        if isinstance(X, pd.DataFrame):
+            X = Records.from_frame(X, Schema(self.schema.features)).x
+        members = [rule.holds(X, self.schema.names) for rule in self.rules]
+        return np.asarray(self.points @ np.array(members), int)
 
     def risk(self, totals: np.ndarray) -> np.ndarray:
         """Return the probability of the second class at some totals."""
@@ -125,11 +125,11 @@ class ScoreCard:
             raise InputError(
                 "intervals are known of cards of short private models alone; write max_terms = 20, and a private policy"
             )
-        at = np.asarray(totals, float)
-        spread = np.maximum(np.polynomial.polynomial.polyval(at, self.variance), 0)
-        reach = deviations_of(level) * np.sqrt(spread)
-        centre = self.intercept + at / self.factor
-        return np.asarray(expit(np.column_stack([centre - reach, centre + reach])))
+        t = np.asarray(totals, float)
+        variances = np.maximum(np.polynomial.polynomial.polyval(t, self.variance), 0)
+        half_width = deviations_of(level) * np.sqrt(variances)
+        centre = self.intercept + t / self.factor
+        return np.asarray(expit(np.column_stack([centre - half_width, centre + half_width])))
 
     def table(self) -> pd.DataFrame:
         """Return columns points and condition, one row per rule."""
@@ -139,8 +139,8 @@ class ScoreCard:
     def risks(self) -> pd.DataFrame:
         """Return columns total and risk, and low and high of its 90 % interval if known, for risks of 1 to 99 %."""
         ends = self._ends
-        wanted = np.array([-1, 1]) * np.log(99) - self.intercept
-        low, high = np.clip(np.rint(wanted * self.factor), *ends).astype(int)
+        log_odds = np.array([-1, 1]) * np.log(99) - self.intercept
+        low, high = np.clip(np.rint(log_odds * self.factor), *ends).astype(int)
         step = max(1, -(-(high - low) // (MOST_RISKS - 1)))
         totals = np.arange(low, high + 1, step)
         risks = pd.DataFrame({"total": totals, "risk": self.risk(totals)})
@@ -158,47 +158,47 @@ class ScoreCard:
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
-        every = [condition for rule in self.rules for condition in rule.conditions]
-        of = np.repeat(np.arange(len(self.rules)), [len(rule.conditions) for rule in self.rules])
-        known = {column.name: column for column in self.schema.features}
-        values = {c.feature: _values(known[c.feature], every) for c in every}
+        terms = [condition for rule in self.rules for condition in rule.conditions]
+        owner = np.repeat(np.arange(len(self.rules)), [len(rule.conditions) for rule in self.rules])
+        columns = {column.name: column for column in self.schema.features}
+        values = {c.feature: _values(columns[c.feature], terms) for c in terms}
         first = dict(
             zip(values, np.cumsum([len(self.rules), *map(len, values.values())]), strict=False)
         )
         variables = len(self.rules) + sum(map(len, values.values()))
-        one, held = np.zeros((len(values), variables)), np.zeros((len(every), variables))
-        for row, (name, own) in zip(one, values.items(), strict=True):
-            row[first[name] : first[name] + len(own)] = 1
-        for row, condition in zip(held, every, strict=True):
-            own, start = values[condition.feature], first[condition.feature]
-            row[start : start + len(own)] = condition.holds(own)
+        once, met = np.zeros((len(values), variables)), np.zeros((len(terms), variables))
+        for row, (name, options) in zip(once, values.items(), strict=True):
+            row[first[name] : first[name] + len(options)] = 1
+        for row, condition in zip(met, terms, strict=True):
+            options, start = values[condition.feature], first[condition.feature]
+            row[start : start + len(options)] = condition.holds(options)
         holds = np.eye(variables)[: len(self.rules)]
-        all_held = np.zeros((len(self.rules), variables))
-        np.add.at(all_held, of, held)
-        needed = np.bincount(of) - 1
+        sums = np.zeros((len(self.rules), variables))
+        np.add.at(sums, owner, met)
+        needed = np.bincount(owner) - 1
         limits = [
-            LinearConstraint(one, 1, 1),
-            LinearConstraint(holds[of] - held, ub=0),
-            LinearConstraint(all_held - holds, ub=needed),
+            LinearConstraint(once, 1, 1),
+            LinearConstraint(holds[owner] - met, ub=0),
+            LinearConstraint(sums - holds, ub=needed),
         ]
         points = np.concatenate([self.points, np.zeros(variables - len(self.rules))])
-        whole = (np.arange(variables) >= len(self.rules)).astype(int)
+        integral = (np.arange(variables) >= len(self.rules)).astype(int)
         ends = []
         for sign in (1, -1):
-            found = milp(
+            result = milp(
                 sign * points,
-                integrality=whole,
+                integrality=integral,
                 bounds=Bounds(0, 1),
                 constraints=limits,
                 options={"time_limit": MAX_SECONDS},
             )
             alone = np.minimum(sign * self.points, 0).sum()  # ignoring exclusive rules
-            proven = found.mip_dual_bound
-            least = alone if proven is None else max(alone, np.ceil(proven - 1e-6))
-            ends.append(sign * int(least))
+            proven = result.mip_dual_bound
+            bound = alone if proven is None else max(alone, np.ceil(proven - 1e-6))
+            ends.append(sign * int(bound))
         return ends[0], ends[1]
 
-    def _told(self) -> list[tuple[str, str]]:
+    def _rows(self) -> list[tuple[str, str]]:
         """Return totals and risks, with their intervals if known, as text."""
         return [
             (
@@ -226,9 +226,9 @@ class ScoreCard:
     @property
     def _notes(self) -> str:
         """Return notes for readers of the risks."""
-        totals, (least, most) = self.risks()["total"], self._ends
+        totals, (minimum, maximum) = self.risks()["total"], self._ends
         step = int(totals.diff().max()) if len(totals) > 1 else 1
-        below, above = totals.iloc[0] > least, totals.iloc[-1] < most
+        below, above = totals.iloc[0] > minimum, totals.iloc[-1] < maximum
         notes = [
             (step > 1, f"in steps of {step}: a total between two has a risk between theirs"),
             (below and not above, "a lower total has a lower risk"),
@@ -237,7 +237,7 @@ class ScoreCard:
             (self.variance is not None, "90 % intervals in brackets"),
         ]
         return "; ".join(
-            ["the sum of points of all lines that hold", *(text for told, text in notes if told)]
+            ["the sum of points of all lines that hold", *(text for when, text in notes if when)]
         )
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -251,7 +251,7 @@ class ScoreCard:
 
     def __str__(self) -> str:
         lines = [ADD, *(f"{points:>4}  if {text}" for points, text in self._lines())]
-        lines += [self._sentence, *(f"{total:>4}  {risk}" for total, risk in self._told())]
+        lines += [self._sentence, *(f"{total:>4}  {risk}" for total, risk in self._rows())]
         return "\n".join(lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
@@ -261,10 +261,10 @@ class ScoreCard:
         from privfed.learners.pictures import axes_of, literal, wrapped
 
         rows = self._lines()
-        every = [*rows, ("total", self._risk), *self._told()]
-        cells = [(literal(points), wrapped(text, 90)) for points, text in every]
+        shown = [*rows, ("total", self._risk), *self._rows()]
+        cells = [(literal(points), wrapped(text, 90)) for points, text in shown]
         lines = [text.split("\n") for _, text in cells]
-        width = max(6.0, 1.0 + 0.08 * max(len(line) for own in lines for line in own))
+        width = max(6.0, 1.0 + 0.08 * max(len(line) for parts in lines for line in parts))
         ax = axes_of(ax, width, 1.1 + 0.2 * sum(map(len, lines)))
         grid = ax.table(
             cells,
@@ -282,19 +282,19 @@ class ScoreCard:
             cell.PAD = 0.02 if column else 0.15
             cell.set_edgecolor("#d9dee4")
             cell.set_facecolor("#eef2f6" if heading else "white")
-        told = f"{ADD}\n{self._sentence}"
-        ax.set_title(wrapped(told, int(12 * width)), fontsize=9, loc="left")
+        title = f"{ADD}\n{self._sentence}"
+        ax.set_title(wrapped(title, int(12 * width)), fontsize=9, loc="left")
         ax.axis("off")
         return ax
 
     def to_html(self) -> str:
         """Return both tables as HTML, with instructions."""
         points = pd.DataFrame(self._lines(), columns=["points", "if"])
-        risks = pd.DataFrame(self._told(), columns=["total", self._risk])
+        risks = pd.DataFrame(self._rows(), columns=["total", self._risk])
         parts = ((ADD, points), (self._sentence, risks))
         return "\n".join(
-            f"<p>{escape(told)}</p>\n{one.to_html(index=False, justify='left')}"
-            for told, one in parts
+            f"<p>{escape(intro)}</p>\n{table.to_html(index=False, justify='left')}"
+            for intro, table in parts
         )
 
     _repr_html_ = to_html
@@ -302,21 +302,21 @@ class ScoreCard:
     def to_latex(self) -> str:
         """Return both tables as LaTeX tabulars of at most :data:`PAGE` lines, with instructions."""
         rows = [f"${points}$ & {_latex(text)} \\\\" for points, text in self._lines()]
-        risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._told()]
+        risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._rows()]
         parts = (
             (ADD, "Points & Condition", rows),
             (_latex(self._sentence), f"Total & {_latex('R' + self._risk[1:])}", risks),
         )
         begin, end = "\\begin{tabular}{rp{0.8\\linewidth}}", "\\end{tabular}"
         blocks = []
-        for told, heading, every in parts:
-            lines = itertools.accumulate(1 + len(row) // WIDE for row in every)
-            pages = itertools.groupby(zip(every, lines, strict=True), lambda one: one[1] // PAGE)
-            each = (
+        for intro, heading, table in parts:
+            lines = itertools.accumulate(1 + len(row) // WIDE for row in table)
+            pages = itertools.groupby(zip(table, lines, strict=True), lambda item: item[1] // PAGE)
+            tabulars = (
                 [begin, f"{heading} \\\\ \\hline", *(row for row, _ in page), end]
                 for _, page in pages
             )
-            blocks += [f"{told}\\nopagebreak", *map("\n".join, each)]
+            blocks += [f"{intro}\\nopagebreak", *map("\n".join, tabulars)]
         return "\n\n".join(blocks)
 
 
@@ -330,15 +330,15 @@ def _latex(text: str) -> str:
     return re.sub(rf"{marks}|(?<!\S)-(?=\d)", lambda mark: _LATEX.get(mark[0], "$-$"), text)
 
 
-def _joined(rules: Iterable[Rule], points: Iterable[int]) -> tuple[list[Rule], np.ndarray]:
+def _merge(rules: Iterable[Rule], points: Iterable[int]) -> tuple[list[Rule], np.ndarray]:
     """Return rules with points, joining neighbouring intervals of one column with equal points."""
-    found: list[tuple[Rule, int]] = []
-    for rule, own in zip(rules, points, strict=True):
-        if not own:
+    merged: list[tuple[Rule, int]] = []
+    for rule, value in zip(rules, points, strict=True):
+        if not value:
             continue
-        joined = _union(found[-1][0], rule) if found and found[-1][1] == own else None
-        found[-1 if joined else len(found) :] = [(joined or rule, own)]
-    return [rule for rule, _ in found], np.array([own for _, own in found], int)
+        joined = _union(merged[-1][0], rule) if merged and merged[-1][1] == value else None
+        merged[-1 if joined else len(merged) :] = [(joined or rule, value)]
+    return [rule for rule, _ in merged], np.array([value for _, value in merged], int)
 
 
 def _union(below: Rule, above: Rule) -> Rule | None:
@@ -355,13 +355,13 @@ def _union(below: Rule, above: Rule) -> Rule | None:
 def _values(column: Column, conditions: Iterable[Condition]) -> np.ndarray:
     """Return encoded values of a column, one between any two ends of conditions on it."""
     low, high = column.bounds
-    own = [c for c in conditions if c.feature == column.name]
-    ends = np.array([low, *(end for c in own for end in (c.lower, c.upper) if end is not None)])
+    chosen = [c for c in conditions if c.feature == column.name]
+    ends = np.array([low, *(end for c in chosen for end in (c.lower, c.upper) if end is not None)])
     ends = ends if column.kind == "number" else np.ceil(ends)
     return np.unique(ends[(ends >= low) & (ends <= high)])
 
 
-def _banded(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
+def _in_bands(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
     count, cutoffs = len(model.terms.boxes), model.terms.cutoffs
     rules = list(model.rules)
     values, intercept = model.weights[1 : 1 + count].tolist(), float(model.weights[0])
@@ -379,8 +379,8 @@ def _banded(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
         edges = [roundest(end - width / 10, end + width / 10, end) for end in ends]
         if model.schema.features[feature].kind == "integer":
             edges = np.unique(np.ceil(edges)).tolist()
-        known = [low, *edges, high]
-        middles = [(a + b) / 2 for a, b in itertools.pairwise(known)]
+        bounds = [low, *edges, high]
+        middles = [(a + b) / 2 for a, b in itertools.pairwise(bounds)]
         intercept += slope * (middles[0] - (low + high) / 2)
         for a, b, middle in zip(edges, [*edges[1:], None], middles[1:], strict=True):
             rules.append(Rule.of(Condition(name, a, b)))

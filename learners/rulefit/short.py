@@ -65,10 +65,10 @@ def shortened(
     For a feature whose ``monotonic`` is 1 (-1), every term and so their sum is nondecreasing (nonincreasing). For
     several classes, the model is of the log-odds of the class ``output`` against the rest.
     """
-    return _Shortening(fitted, rng, stable, output, monotonic).run(max_terms)
+    return _Shortener(fitted, rng, stable, output, monotonic).run(max_terms)
 
 
-class _Shortening:
+class _Shortener:
     """One model's synthetic records, and the candidates over them."""
 
     def __init__(
@@ -88,14 +88,14 @@ class _Shortening:
             basis.scores(basis.cells(self.codes[:, rows]), fitted.weights)
             for rows in basis.blocks(SETTINGS.records)
         ]
-        every = fitted.start + np.concatenate(added)
-        self.scores, self.slopes = fitted.outcome.log_odds(every, output)
+        total = fitted.start + np.concatenate(added)
+        self.scores, self.slopes = fitted.outcome.log_odds(total, output)
         self.logistic = fitted.outcome.kind != "number"
         self.directions, self.spread = directions, np.zeros(len(directions))
         if fitted.covariance is not None:
-            for slope, own in zip(self.slopes.T, fitted.covariance, strict=True):
-                spread = np.einsum("ij,ij->i", directions @ own, directions)
-                self.spread += slope**2 * np.maximum(spread, 0)
+            for slope, covariance in zip(self.slopes.T, fitted.covariance, strict=True):
+                variance = np.einsum("ij,ij->i", directions @ covariance, directions)
+                self.spread += slope**2 * np.maximum(variance, 0)
         self.variance = float(np.average(self.spread, weights=self.weights))
         # beyond what terms could express
         self.spread += self.slopes**2 @ fitted.unexpressed
@@ -105,68 +105,68 @@ class _Shortening:
         """Weights of the fit to F: mass times sqrt(P (1 - P)), for a number the mass; mean 1."""
         if not self.logistic:
             return self.mass
-        chances = expit(self.scores)
-        heavy = self.mass * np.sqrt(chances * (1 - chances))
-        return np.asarray(heavy / max(float(heavy.mean()), 1e-300))
+        p = expit(self.scores)
+        weights = self.mass * np.sqrt(p * (1 - p))
+        return np.asarray(weights / max(float(weights.mean()), 1e-300))
 
     def run(self, max_terms: int) -> RuleEnsemble:
         limits = self._limits()
-        boxes, held = self._boxes()
+        boxes, members = self._boxes()
         numeric = [column.kind != "category" for column in self.fitted.schema.features]
-        every = self._lines(limits)
-        varied = self.mass @ (every - self.mass @ every / self.mass.sum()) ** 2 / self.mass.sum()
-        least = 4 * SETTINGS.min_support * (1 - SETTINGS.min_support)  # of a step from -1 to 1
+        terms = self._lines(limits)
+        varied = self.mass @ (terms - self.mass @ terms / self.mass.sum()) ** 2 / self.mass.sum()
+        min_var = 4 * SETTINGS.min_support * (1 - SETTINGS.min_support)  # of a step from -1 to 1
         lines = np.flatnonzero(
-            self.fitted.basis.linear.any() & np.array(numeric) & (varied >= least)
+            self.fitted.basis.linear.any() & np.array(numeric) & (varied >= min_var)
         )
-        columns = [*held.T, *every[:, lines].T]
+        columns = [*members.T, *terms[:, lines].T]
         signs = np.concatenate([self._signs(boxes), self.monotonic[lines]])
-        order = self._chosen(columns, signs, max_terms)
-        order.sort(key=lambda own: max(own, len(boxes) - 1))  # lines in their order, after rules
+        order = self._select(columns, signs, max_terms)
+        order.sort(key=lambda k: max(k, len(boxes) - 1))  # lines in their order, after rules
         while True:  # terms with a wrong sign are removed
             design = np.empty((len(self.mass), len(order)), order="F")
-            for place, own in enumerate(order):
-                design[:, place] = columns[own]
-            weights, influence = self._refitted(design)
+            for j, k in enumerate(order):
+                design[:, j] = columns[k]
+            weights, influence = self._refit(design)
             right = signs[order] * weights[1:] >= 0
             if right.all():
                 break
-            order = [own for own, kept in zip(order, right, strict=True) if kept]
-        rules = [own for own in order if own < len(boxes)]
-        linear = [int(lines[own - len(boxes)]) for own in order if own >= len(boxes)]
+            order = [k for k, kept in zip(order, right, strict=True) if kept]
+        rules = [k for k in order if k < len(boxes)]
+        linear = [int(lines[k - len(boxes)]) for k in order if k >= len(boxes)]
         unit = 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here
-        missed = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
+        squares = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
         covariance = error = None
         if self.fitted.covariance is not None and self.fitted.errors:
             covariance, error = self._errors(influence)
             error = unit**2 * error
-            every = np.column_stack([np.ones(len(design)), design])
-            missed -= np.einsum("ij,ij->i", every @ covariance, every)
+            terms = np.column_stack([np.ones(len(design)), design])
+            squares -= np.einsum("ij,ij->i", terms @ covariance, terms)
         means = self.mass @ design / self.mass.sum()
-        spread = self.mass @ (design - means) ** 2 / self.mass.sum()
+        variances = self.mass @ (design - means) ** 2 / self.mass.sum()
         cutoffs, kept = self._compact(boxes[rules], limits)
         return RuleEnsemble(
             self.fitted.schema,
             Terms(cutoffs, kept, tuple(linear)),
             unit * weights,
             means[: len(rules)],
-            np.sqrt(spread),
+            np.sqrt(variances),
             covariance=None if covariance is None else unit**2 * covariance,
             error=error,
-            residual_variance=unit**2 * max(0.0, float(np.average(missed, weights=self.weights))),
+            residual_variance=unit**2 * max(0.0, float(np.average(squares, weights=self.weights))),
             synthetic=self._synthetic(),
         )
 
     def _errors(self, influence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients' posterior covariance and errors' second moments, from :meth:`_refitted`'s influence."""
+        """Return coefficients' posterior covariance and errors' second moments, from :meth:`_refit`'s influence."""
         assert self.fitted.covariance is not None
         covariance = error = np.zeros((len(influence), len(influence)))
         others = self.fitted.of_others(self.codes)
-        each = zip(self.slopes.T, self.fitted.covariance, self.fitted.errors, strict=True)
-        for slope, spread, own in each:
+        outputs = zip(self.slopes.T, self.fitted.covariance, self.fitted.errors, strict=True)
+        for slope, posterior, moments in outputs:
             along, across = (influence * slope) @ self.directions, (influence * slope) @ others
-            covariance = covariance + along @ spread @ along.T
-            whole, noise = own.covariances(across, along)
+            covariance = covariance + along @ posterior @ along.T
+            whole, noise = moments.covariances(across, along)
             error = error + whole + (SETTINGS.selection**2 - 1) * noise
         return covariance, error
 
@@ -183,17 +183,17 @@ class _Shortening:
         """Return limits of lines, rounded within a fiftieth of their distance; shape (columns, 2)."""
         rounded = self.fitted.limits.copy()
         bounds = [column.bounds for column in self.fitted.schema.features]
-        for own, (low, high) in zip(rounded, bounds, strict=True):
-            reach = (own[1] - own[0]) / 50
-            if reach > 0:
-                own[:] = [
-                    roundest(max(end - reach, low), min(end + reach, high), end) for end in own
+        for ends, (low, high) in zip(rounded, bounds, strict=True):
+            margin = (ends[1] - ends[0]) / 50
+            if margin > 0:
+                ends[:] = [
+                    roundest(max(end - margin, low), min(end + margin, high), end) for end in ends
                 ]
         return rounded
 
     def _lines(self, limits: np.ndarray) -> np.ndarray:
         """Return lines from -1 to 1 between the limits, at codes' midpoints; shape (records, columns)."""
-        found = np.zeros((self.codes.shape[1], len(limits)))
+        lines = np.zeros((self.codes.shape[1], len(limits)))
         grid = self.fitted.basis.grid
         for j, ((low, high), column) in enumerate(
             zip(limits, self.fitted.schema.features, strict=True)
@@ -204,91 +204,91 @@ class _Shortening:
             if column.kind != "number":
                 middles = np.clip(edges[:-1], low, high)
             if high > low:
-                found[:, j] = (2 * (middles - low) / (high - low) - 1)[self.codes[j]]
-        return found
+                lines[:, j] = (2 * (middles - low) / (high - low) - 1)[self.codes[j]]
+        return lines
 
     def _synthetic(self) -> np.ndarray:
         """Return some encoded synthetic records, shape (records, columns), with numbers at midpoints of bins."""
         drawn = self.rng.spawn(1)[0].choice(
             len(self.mass), SETTINGS.kept, p=self.mass / self.mass.sum()
         )
-        found = np.empty((SETTINGS.kept, len(self.codes)))
+        records = np.empty((SETTINGS.kept, len(self.codes)))
         for j, column in enumerate(self.fitted.schema.features):
             edges = np.array([column.bounds[0], *self.fitted.basis.grid.cuts[j], column.bounds[1]])
             values = (edges[:-1] + edges[1:]) / 2 if column.kind == "number" else np.ceil(edges)
-            found[:, j] = values[self.codes[j, drawn]]
-        return found
+            records[:, j] = values[self.codes[j, drawn]]
+        return records
 
     def _boxes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return distinct boxes of sufficient support, and records' membership: shape (records, boxes), bool."""
         boxes = [self._steps()]
         if not self.stable:
-            boxes += self._grown()
-        every = np.unique(np.concatenate(boxes), axis=0)
-        conditions = ((every[:, :, 0] > 0) | (every[:, :, 1] < self.sizes)).sum(axis=1)
+            boxes += self._boosted()
+        unique = np.unique(np.concatenate(boxes), axis=0)
+        conditions = ((unique[:, :, 0] > 0) | (unique[:, :, 1] < self.sizes)).sum(axis=1)
         kept = (conditions > 0) & (conditions <= SETTINGS.max_conditions)
-        every, conditions = every[kept], conditions[kept]
-        held = np.ones((len(every), self.codes.shape[1]), bool)
-        for j, own in enumerate(self.codes):
-            used = np.flatnonzero((every[:, j, 0] > 0) | (every[:, j, 1] < self.sizes[j]))
-            low, high = every[used, j, 0, None], every[used, j, 1, None]
-            held[used] &= (own >= low) & (own < high)
-        parts = np.split(held, range(256, len(held), 256))  # each is in 64 bits for a moment
+        unique, conditions = unique[kept], conditions[kept]
+        members = np.ones((len(unique), self.codes.shape[1]), bool)
+        for j, codes in enumerate(self.codes):
+            used = np.flatnonzero((unique[:, j, 0] > 0) | (unique[:, j, 1] < self.sizes[j]))
+            low, high = unique[used, j, 0, None], unique[used, j, 1, None]
+            members[used] &= (codes >= low) & (codes < high)
+        parts = np.split(members, range(256, len(members), 256))  # each is in 64 bits for a moment
         support = np.concatenate([part @ self.mass for part in parts]) / self.mass.sum()
-        least = SETTINGS.min_support
-        kept = np.flatnonzero((support >= least) & (support <= 1 - least))
+        min_support = SETTINGS.min_support
+        kept = np.flatnonzero((support >= min_support) & (support <= 1 - min_support))
         # a rule and its complement are one term; the simpler box is kept
         kept = kept[np.argsort(conditions[kept], kind="stable")]
-        packed = np.packbits(held[kept] ^ held[kept][:, :1], axis=1)
+        packed = np.packbits(members[kept] ^ members[kept][:, :1], axis=1)
         _, first = np.unique(packed, axis=0, return_index=True)
         kept = kept[np.sort(first)]
-        return every[kept].astype(np.uint8), held[kept].T
+        return unique[kept].astype(np.uint8), members[kept].T
 
     def _steps(self) -> np.ndarray:
         """Return upper sides of thresholds at equal mass, and each single category."""
         whole = np.zeros((len(self.sizes), 2), np.int64)
         whole[:, 1] = self.sizes
-        found = [np.zeros((0, *whole.shape), np.int64)]
-        at = np.arange(1, SETTINGS.steps + 1) / (SETTINGS.steps + 1)
+        groups = [np.zeros((0, *whole.shape), np.int64)]
+        levels = np.arange(1, SETTINGS.steps + 1) / (SETTINGS.steps + 1)
         for j, column in enumerate(self.fitted.schema.features):
             if column.kind == "category":
                 spans = [(k, k + 1) for k in range(self.sizes[j])]
             else:
-                reached = np.cumsum(self.fitted.shares[j, : self.sizes[j]])
-                cuts = np.unique(np.searchsorted(reached, at) + 1)
+                cdf = np.cumsum(self.fitted.shares[j, : self.sizes[j]])
+                cuts = np.unique(np.searchsorted(cdf, levels) + 1)
                 spans = [(int(k), self.sizes[j]) for k in cuts if 0 < k < self.sizes[j]]
             boxes = np.repeat(whole[None], len(spans), axis=0)
             boxes[:, j] = np.array(spans, np.int64).reshape(-1, 2)
-            found.append(boxes)
-        return np.concatenate(found)
+            groups.append(boxes)
+        return np.concatenate(groups)
 
-    def _grown(self) -> list[np.ndarray]:
-        chances = self.mass / self.mass.sum()
-        drawn = self.rng.choice(len(chances), len(chances), p=chances)
+    def _boosted(self) -> list[np.ndarray]:
+        p = self.mass / self.mass.sum()
+        drawn = self.rng.choice(len(p), len(p), p=p)
         codes, target = self.codes.T[drawn], self.scores[drawn] - self.scores[drawn].mean()
-        least = max(1, int(SETTINGS.min_support * SETTINGS.tree_records * len(chances)))
-        rate, share = SETTINGS.learning_rate, SETTINGS.tree_records
-        found = []
+        min_leaf = max(1, int(SETTINGS.min_support * SETTINGS.tree_records * len(p)))
+        rate, fraction = SETTINGS.learning_rate, SETTINGS.tree_records
+        groups = []
         for trees, leaves in SETTINGS.trees:
-            boosting = Boosting(trees, leaves, rate, share, least, logistic=False)
+            boosting = Boosting(trees, leaves, rate, fraction, min_leaf, logistic=False)
             boxes = grow_rules(codes, target, self.sizes, boosting, self.rng)[0]
-            found.append(boxes.astype(np.int64))
-        return found
+            groups.append(boxes.astype(np.int64))
+        return groups
 
-    def _chosen(self, columns: Sequence[np.ndarray], signs: np.ndarray, most: int) -> list[int]:
+    def _select(self, columns: Sequence[np.ndarray], signs: np.ndarray, limit: int) -> list[int]:
         weights = self.weights / self.weights.sum()
         root, target = np.sqrt(weights), self.scores - weights @ self.scores
-        heavy = np.empty((len(weights), len(columns)), np.float32)
+        weighted = np.empty((len(weights), len(columns)), np.float32)
         for j, column in enumerate(columns):  # one by one: the whole in 64 bits takes 200 MB more
-            heavy[:, j] = (column - weights @ column) * root
-        gram = (heavy.T @ heavy).astype(float)
-        moment = np.asarray(heavy.T @ (target * root), float)
-        own = float(weights @ target**2)
+            weighted[:, j] = (column - weights @ column) * root
+        gram = (weighted.T @ weighted).astype(float)
+        moment = np.asarray(weighted.T @ (target * root), float)
+        variance = float(weights @ target**2)
         negligible = SETTINGS.negligible[0 if self.logistic else 1]
-        enough = min(SETTINGS.enough * self.variance, max(SETTINGS.left * own, negligible))
-        return _Selection(gram, moment, own, signs).run(most, enough)
+        tolerance = min(SETTINGS.enough * self.variance, max(SETTINGS.left * variance, negligible))
+        return _Selection(gram, moment, variance, signs).run(limit, tolerance)
 
-    def _refitted(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _refit(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients, intercept first, and their derivatives by each record's F.
 
         Newton's steps on the loss of soft labels P, with a ridge. The derivatives are (X' W X +
@@ -301,21 +301,21 @@ class _Shortening:
         mass, ridge = self.mass / self.mass.sum(), np.full(matrix.shape[1], SETTINGS.ridge)
         ridge[0] = 1e-12
         labels = expit(self.scores) if self.logistic else self.scores
-        found = np.zeros(matrix.shape[1])
+        weights = np.zeros(matrix.shape[1])
         for _ in range(50 if self.logistic else 1):
-            told = matrix @ found
-            told = expit(told) if self.logistic else told
-            heavy = mass * (told * (1 - told) if self.logistic else 1.0)
-            system = (matrix * heavy[:, None]).T @ matrix + np.diag(ridge)
-            step = np.linalg.solve(system, matrix.T @ (mass * (labels - told)) - ridge * found)
-            found = found + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
+            fitted = matrix @ weights
+            fitted = expit(fitted) if self.logistic else fitted
+            curvature = mass * (fitted * (1 - fitted) if self.logistic else 1.0)
+            system = (matrix * curvature[:, None]).T @ matrix + np.diag(ridge)
+            step = np.linalg.solve(system, matrix.T @ (mass * (labels - fitted)) - ridge * weights)
+            weights = weights + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
             if np.abs(step).max() < 1e-9:
                 break
         rates = mass * (labels * (1 - labels) if self.logistic else 1.0)
-        return found, np.linalg.solve(system, (matrix * rates[:, None]).T)
+        return weights, np.linalg.solve(system, (matrix * rates[:, None]).T)
 
     def _compact(self, boxes: np.ndarray, limits: np.ndarray) -> tuple[Cutoffs, np.ndarray]:
-        cuts, found = [], np.zeros_like(boxes)
+        cuts, recoded = [], np.zeros_like(boxes)
         for j, column in enumerate(self.fitted.schema.features):
             ends = boxes[:, j].astype(int)
             used = np.unique(ends[(ends > 0) & (ends < self.sizes[j])])
@@ -323,18 +323,18 @@ class _Shortening:
                 numbers = [float(self.fitted.basis.grid.cuts[j][code - 1]) for code in used]
                 group = np.arange(len(used))
             else:
-                numbers, group = self._rounded(j, used, ends)
+                numbers, group = self._round(j, used, ends)
             cuts.append(tuple(numbers))
-            places = np.zeros(int(self.sizes[j]) + 1, np.uint8)
-            places[used], places[-1] = 1 + group, len(numbers) + 1
-            found[:, j] = places[ends]
+            new_codes = np.zeros(int(self.sizes[j]) + 1, np.uint8)
+            new_codes[used], new_codes[-1] = 1 + group, len(numbers) + 1
+            recoded[:, j] = new_codes[ends]
         lower, upper = limits.T
         scale = 0.2 * np.maximum(
             upper - lower, 1e-5 * (self.fitted.schema.upper - self.fitted.schema.lower)
         )
-        return Cutoffs(tuple(cuts), lower, upper, scale), found
+        return Cutoffs(tuple(cuts), lower, upper, scale), recoded
 
-    def _rounded(
+    def _round(
         self, column: int, codes: np.ndarray, ends: np.ndarray
     ) -> tuple[list[float], np.ndarray]:
         """Return round thresholds for these codes, and the index of each code's.
@@ -342,37 +342,37 @@ class _Shortening:
         Each moves past at most a hundredth of the records, and past no other; thresholds that are so close are merged,
         unless a rule is between.
         """
-        own, reach = self.fitted.schema.features[column], SETTINGS.rounding
-        edges = np.array([own.bounds[0], *self.fitted.basis.grid.cuts[column], own.bounds[1]])
-        below = np.concatenate([[0.0], np.cumsum(self.fitted.shares[column][: len(edges) - 1])])
+        col, tolerance = self.fitted.schema.features[column], SETTINGS.rounding
+        edges = np.array([col.bounds[0], *self.fitted.basis.grid.cuts[column], col.bounds[1]])
+        cdf = np.concatenate([[0.0], np.cumsum(self.fitted.shares[column][: len(edges) - 1])])
         groups: list[list[int]] = []
         for code in codes:
-            near = groups and below[code] - below[groups[-1][0]] <= reach
+            near = groups and cdf[code] - cdf[groups[-1][0]] <= tolerance
             apart = near and (np.isin(ends[:, 0], groups[-1]) & (ends[:, 1] == code)).any()
             if near and not apart:
                 groups[-1].append(code)
             else:
                 groups.append([code])
-        numbers = [float(edges[each[0]]) for each in groups]
-        found: list[float] = []
-        for each, number, next_ in zip(groups, numbers, (*numbers, edges[-1])[1:], strict=True):
-            last = found[-1] if found else edges[0]
-            low = _first(below, edges, below[each[-1]] - reach)
-            high = -_first(-below[::-1], -edges[::-1], -below[each[0]] - reach)
+        numbers = [float(edges[group[0]]) for group in groups]
+        rounded: list[float] = []
+        for group, number, next_ in zip(groups, numbers, (*numbers, edges[-1])[1:], strict=True):
+            last = rounded[-1] if rounded else edges[0]
+            low = _first(cdf, edges, cdf[group[-1]] - tolerance)
+            high = -_first(-cdf[::-1], -edges[::-1], -cdf[group[0]] - tolerance)
             low, high = max(low, (last + number) / 2), min(high, (number + next_) / 2)
-            if own.kind == "integer":
+            if col.kind == "integer":
                 low, number, high = math.ceil(low), float(math.ceil(number)), math.floor(high)
-            found.append(roundest(low, high, number))
-        return found, np.repeat(np.arange(len(groups)), [len(each) for each in groups])
+            rounded.append(roundest(low, high, number))
+        return rounded, np.repeat(np.arange(len(groups)), [len(group) for group in groups])
 
 
 def _first(rising: np.ndarray, values: np.ndarray, level: float) -> float:
     """Return the first value at which an increasing piecewise-linear curve is above a level."""
-    at = int(np.searchsorted(rising, level, side="right"))
-    if at in (0, len(rising)):
-        return float(values[min(at, len(values) - 1)])
-    share = (level - rising[at - 1]) / (rising[at] - rising[at - 1])
-    return float(values[at - 1] + share * (values[at] - values[at - 1]))
+    index = int(np.searchsorted(rising, level, side="right"))
+    if index in (0, len(rising)):
+        return float(values[min(index, len(values) - 1)])
+    fraction = (level - rising[index - 1]) / (rising[index] - rising[index - 1])
+    return float(values[index - 1] + fraction * (values[index] - values[index - 1]))
 
 
 def roundest(low: float, high: float, near: float) -> float:
@@ -401,63 +401,63 @@ class _Selection:
         self.gram, self.moment, self.total, self.signs = gram, moment, total, signs
         self.usable = (np.diag(gram) > 1e-9) & ~np.isnan(signs)
 
-    def run(self, most: int, enough: float) -> list[int]:
+    def run(self, limit: int, tolerance: float) -> list[int]:
         chosen: list[int] = []
-        for _ in range(2 * most):  # with required signs, a term may be removed again
-            if len(chosen) >= most or not self.lack(chosen) > max(enough, 1e-9 * self.total):
+        for _ in range(2 * limit):  # with required signs, a term may be removed again
+            if len(chosen) >= limit or not self.lack(chosen) > max(tolerance, 1e-9 * self.total):
                 break
             best = self._best(chosen)
             if best is None:
                 break
-            chosen = self._signed([*chosen, best])
+            chosen = self._drop_wrong([*chosen, best])
             if len(chosen) % SETTINGS.swap_every == 0:
-                chosen = self._signed(self._swapped(chosen))
-        return self._signed(self._swapped(chosen))
+                chosen = self._drop_wrong(self._swap(chosen))
+        return self._drop_wrong(self._swap(chosen))
 
-    def _signed(self, chosen: list[int]) -> list[int]:
+    def _drop_wrong(self, chosen: list[int]) -> list[int]:
         """Remove columns whose coefficients have the wrong sign, until none has."""
         while chosen and self.signs[chosen].any():
             root = cho_factor(self.gram[np.ix_(chosen, chosen)] + 1e-9 * np.eye(len(chosen)))
             right = self.signs[chosen] * cho_solve(root, self.moment[chosen]) >= 0
             if right.all():
                 break
-            chosen = [own for own, kept in zip(chosen, right, strict=True) if kept]
+            chosen = [column for column, kept in zip(chosen, right, strict=True) if kept]
         return chosen
 
     def lack(self, chosen: list[int]) -> float:
         """Return the weighted mean square residual of the target given the chosen columns."""
-        return self._left(chosen)[0]
+        return self._residual(chosen)[0]
 
-    def _left(self, chosen: list[int]) -> tuple[float, np.ndarray]:
+    def _residual(self, chosen: list[int]) -> tuple[float, np.ndarray]:
         """Return the lack of fit, and its decrease by each further column."""
-        own, moment, rest = np.diag(self.gram).copy(), self.moment.copy(), self.total
+        var, moment, residual = np.diag(self.gram).copy(), self.moment.copy(), self.total
         if chosen:
             cross = self.gram[chosen]
             root = cho_factor(cross[:, chosen] + 1e-9 * np.eye(len(chosen)))
             solved = cho_solve(root, np.column_stack([cross, self.moment[chosen]]))
-            own -= (cross * solved[:, :-1]).sum(axis=0)
+            var -= (cross * solved[:, :-1]).sum(axis=0)
             moment -= solved[:, -1] @ cross
-            rest -= float(self.moment[chosen] @ solved[:, -1])
-        fresh = self.usable & (own > 1e-4 * np.diag(self.gram)) & ~(self.signs * moment < 0)
-        gains = np.where(fresh, moment**2 / np.where(fresh, own, 1.0), 0.0)
-        return rest, gains
+            residual -= float(self.moment[chosen] @ solved[:, -1])
+        eligible = self.usable & (var > 1e-4 * np.diag(self.gram)) & ~(self.signs * moment < 0)
+        gains = np.where(eligible, moment**2 / np.where(eligible, var, 1.0), 0.0)
+        return residual, gains
 
     def _best(self, chosen: list[int]) -> int | None:
-        gains = self._left(chosen)[1]
+        gains = self._residual(chosen)[1]
         best = int(gains.argmax()) if len(gains) else 0
         return best if len(gains) and gains[best] > 0 else None
 
-    def _swapped(self, chosen: list[int]) -> list[int]:
+    def _swap(self, chosen: list[int]) -> list[int]:
         """Replace columns one by one by those that most lower the lack of fit, until none does."""
-        chosen, helped, now = list(chosen), bool(chosen), self.lack(chosen)
+        chosen, improved, lack = list(chosen), bool(chosen), self.lack(chosen)
         while (
-            helped and now > 1e-9 * self.total
+            improved and lack > 1e-9 * self.total
         ):  # the residual of an exact fit is rounding error, of either sign
-            helped = False
-            for place in range(len(chosen)):
-                others = chosen[:place] + chosen[place + 1 :]
-                rest, gains = self._left(others)
+            improved = False
+            for index in range(len(chosen)):
+                others = chosen[:index] + chosen[index + 1 :]
+                residual, gains = self._residual(others)
                 best = int(gains.argmax())
-                if rest - gains[best] < now * (1 - SETTINGS.min_gain) and best not in others:
-                    chosen[place], now, helped = best, rest - float(gains[best]), True
+                if residual - gains[best] < lack * (1 - SETTINGS.min_gain) and best not in others:
+                    chosen[index], lack, improved = best, residual - float(gains[best]), True
         return chosen

@@ -38,24 +38,24 @@ class Spreads(Query):
             raise QueryError("malformed", "spreads need covariates of the schema, rising")
         if not (self.cutoffs.lower < self.cutoffs.upper)[list(self.features)].all():
             raise QueryError("malformed", "spreads need limits that lie apart")
-        many, unit = len(self.features), int(1 / GRID)
-        once = Sensitivity.of(many * unit, many * unit**2)
+        count, unit = len(self.features), int(1 / GRID)
+        once = Sensitivity.of(count * unit, count * unit**2)
         squares = Sensitivity(once.add_or_remove, replace_one=once.add_or_remove)
         return {
-            "sums": Part(PartType.SUMS, ("feature",), (many,), once, GRID),
-            "squares": Part(PartType.SUMS, ("feature",), (many,), squares, GRID),
+            "sums": Part(PartType.SUMS, ("feature",), (count,), once, GRID),
+            "squares": Part(PartType.SUMS, ("feature",), (count,), squares, GRID),
         }
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up integer grid units, so that rounding cannot exceed the bound."""
-        return {name: each.sum(axis=0) for name, each in self.contribution(view).items()}
+        return {name: values.sum(axis=0) for name, values in self.contribution(view).items()}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """Return each record's scaled values and their squares."""
         chosen = list(self.features)
         low, high = self.cutoffs.lower[chosen], self.cutoffs.upper[chosen]
-        share = (np.clip(view.table.x[:, chosen], low, high) - low) / (high - low)
-        scaled = np.clip(2 * share - 1, -1, 1)
+        fraction = (np.clip(view.table.x[:, chosen], low, high) - low) / (high - low)
+        scaled = np.clip(2 * fraction - 1, -1, 1)
         return {"sums": on_grid(scaled), "squares": on_grid(scaled**2)}
 
 

@@ -20,7 +20,7 @@ from privfed.engines.local import LocalDisclosure
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners.fuzzy_tree import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.fuzzy import Memberships
-from privfed.learners.fuzzy_tree.sums import silence
+from privfed.learners.fuzzy_tree.sums import suppression
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
@@ -176,13 +176,13 @@ def test_a_feature_that_reveals_at_one_branch_is_withheld_at_all() -> None:
     x = np.column_stack([np.repeat([1 / 3, 2 / 3], 10), np.full(20, 0.4), np.full(20, 0.5)])
     x[5, 0] = 0.4  # so that both branches hold somebody by less than 1
     x[[0, 10, 11, 12, 13, 14], 1] = 0.9
-    assert silence(Memberships.from_unit(x, SETS), nodes, SETS).features[:, 1].tolist() == [
+    assert suppression(Memberships.from_unit(x, SETS), nodes, SETS).features[:, 1].tolist() == [
         False,
         True,
         True,
     ]
     x[1:5, 1] = 0.9
-    assert not silence(Memberships.from_unit(x, SETS), nodes, SETS).features[:, 1].any()
+    assert not suppression(Memberships.from_unit(x, SETS), nodes, SETS).features[:, 1].any()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -248,7 +248,7 @@ def test_without_the_unit_ball_a_record_moves_moments_by_more(
     def unshrunk(self: Coordinates, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.of(unit), np.ones(len(unit))
 
-    monkeypatch.setattr(Coordinates, "held", unshrunk)
+    monkeypatch.setattr(Coordinates, "clipped", unshrunk)
     query = Moments(((),), SETS, *SCALINGS["the bounds"], Coordinates.public(ALL))
     with pytest.raises(AssertionError):
         check_neighbours(query, [], CORNERS, SCHEMA)

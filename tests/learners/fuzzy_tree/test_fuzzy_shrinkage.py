@@ -38,7 +38,7 @@ def unit(rows: int, seed: int) -> np.ndarray:
 def learned(u: np.ndarray, y: np.ndarray, noise: float, seed: int) -> np.ndarray:
     """Predictions after one round, of sums with noise of their own in each cell."""
     rng = np.random.default_rng(seed)
-    z, shrunk = PUBLIC.held(u)
+    z, shrunk = PUBLIC.clipped(u)
     told = z.T @ z + rng.normal(0, noise, (PUBLIC.width, PUBLIC.width))
     shape = DesignEstimate.from_moments(
         SecondMoments.from_sums(told, noise, KNOWN, PUBLIC.lead), PUBLIC.lead
@@ -81,7 +81,7 @@ def test_eigenvalues_that_noise_could_feign_are_one() -> None:
     """Of noise alone nothing stands out, and what stands out is kept."""
     rng = np.random.default_rng(0)
     u = unit(2000, 0)
-    z, _ = PUBLIC.held(u)
+    z, _ = PUBLIC.clipped(u)
     for noise, alike in ((400.0, True), (1.0, False)):
         told = z.T @ z + rng.normal(0, noise, (PUBLIC.width, PUBLIC.width))
         shape = DesignEstimate.from_moments(
@@ -95,7 +95,7 @@ def test_eigenvalues_that_noise_could_feign_are_one() -> None:
 def test_rounds_are_joined_by_their_noise() -> None:
     """A second, sharper round moves the posterior to itself; departures taken far off weigh less."""
     u = unit(2000, 0)
-    z, _ = PUBLIC.held(u)
+    z, _ = PUBLIC.clipped(u)
     shape = DesignEstimate.from_moments(
         SecondMoments.from_sums(z.T @ z, 1.0, KNOWN, PUBLIC.lead), PUBLIC.lead
     )
@@ -112,7 +112,7 @@ def test_rounds_are_joined_by_their_noise() -> None:
 def test_leaves_depart_only_where_they_seem_to_differ() -> None:
     """Leaves with slopes of their own are told from leaves that have none, by what is released."""
     u = unit(4000, 0)
-    z, _ = PUBLIC.held(u)
+    z, _ = PUBLIC.clipped(u)
     shape = DesignEstimate.from_moments(
         SecondMoments.from_sums(z.T @ z, 1.0, Count(4000.0, 0.0), PUBLIC.lead), PUBLIC.lead
     )
@@ -159,7 +159,7 @@ def test_a_leaf_s_design_is_that_of_records_weighted_by_its_sets() -> None:
 def test_counts_are_joined_by_their_precision() -> None:
     """The mean's deviation is less than either's; what noise could feign counts as more."""
     joined = Count(100, 3).joined(Count(110, 4))
-    assert (joined.records, joined.deviation) == pytest.approx((103.6, 2.4))
+    assert (joined.records, joined.std) == pytest.approx((103.6, 2.4))
     assert Count(5, 30.0).joined(Count(0.0, math.inf)).records == 60
 
 
@@ -168,7 +168,7 @@ def test_coordinates_have_a_norm_of_one_on_average() -> None:
     rng = np.random.default_rng(0)
     u = rng.uniform(0, 1, (5000, FEATURES))
     assert np.mean(np.linalg.norm(PUBLIC.of(u), axis=1) ** 2) == pytest.approx(1, abs=0.02)
-    held, shrunk = PUBLIC.held(u)
+    held, shrunk = PUBLIC.clipped(u)
     assert (np.linalg.norm(held, axis=1) <= 1).all() and (shrunk < 1).mean() > 0.2
     other = Coordinates.about(
         PUBLIC.features,

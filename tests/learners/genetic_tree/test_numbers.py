@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from privfed import LocalDisclosure
 from privfed.errors import Note
 from privfed.learners import GeneticTreeRegressor
-from privfed.learners.genetic_tree.numbers import Bins, TargetDistribution, borne_out
+from privfed.learners.genetic_tree.numbers import Bins, TargetDistribution, spike_slab
 from privfed.learners.genetic_tree.queries import KeepBelow
 from privfed.learners.genetic_tree.top import NoisyNode, NoisyTreeGrower
 from privfed.tables.schema import Column, Schema
@@ -87,9 +87,9 @@ def test_few_whole_numbers_are_bins_of_their_own() -> None:
 )
 def test_a_departure_is_drawn_to_none(departure: float, noise: float, variance: float) -> None:
     """Never beyond what was told, never to the other side, and the less the more noise there is."""
-    drawn = borne_out(departure, noise, variance)
+    drawn = spike_slab(departure, noise, variance)
     assert abs(drawn) <= abs(departure) * (1 + 1e-9) and drawn * departure >= 0
-    assert abs(borne_out(departure, 1e9 * variance, variance)) <= 1e-6 * abs(departure)
+    assert abs(spike_slab(departure, 1e9 * variance, variance)) <= 1e-6 * abs(departure)
 
 
 def test_exact_counts_tell_exact_means_and_noisy_ones_their_parents() -> None:
@@ -196,4 +196,4 @@ def test_whatever_is_told_there_are_bins(
     assert (np.diff(bins.edges) > 0).all() and len(bins.means) == len(bins.edges) + 1
     assert np.isfinite(bins.means).all() and -3 <= bins.mean <= 7
     assert bins.means.min() >= -3 - 1e-9 and bins.means.max() <= 7 + 1e-9
-    assert np.isfinite(bins.worth).all() and bins.variance > 0
+    assert np.isfinite(bins.class_values).all() and bins.variance > 0

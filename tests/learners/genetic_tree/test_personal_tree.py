@@ -13,8 +13,8 @@ from privfed.learners.genetic_tree.local_subtrees import (
     LocalSubtrees,
     Shared,
     choose_below,
-    drawn,
-    drawn_firmly,
+    shrunk_firmly,
+    shrunk_values,
 )
 from privfed.learners.genetic_tree.personal import Choice, PersonalTree, choose, succession
 from privfed.learners.genetic_tree.population import Population, Scoring
@@ -99,10 +99,11 @@ def test_a_leaf_says_how_sure_its_label_is() -> None:
     leaf = Tree.binary(*(np.array([value]) for value in (-1, 0.0, -1, -1)))
     own = PersonalTree(leaf, np.array([[0.6, 0.4]]), "own", np.array([1.0, 3.0]))
     assert own.to_text(CLASSES, ("no", "yes")) == "yes (0.4)"
-    assert replace(own, weights=None).said(0, ("no", "yes")) == "no (0.6)"
-    assert replace(own, values=np.array([[2.5]])).said(0) == "2.5"
+    assert replace(own, weights=None).leaf_text(0, ("no", "yes")) == "no (0.6)"
+    assert replace(own, values=np.array([[2.5]])).leaf_text(0) == "2.5"
     assert (
-        replace(own, values=np.array([[1e-5, 1 - 1e-5]])).said(0, ("no", "yes")) == "yes (> 0.999)"
+        replace(own, values=np.array([[1e-5, 1 - 1e-5]])).leaf_text(0, ("no", "yes"))
+        == "yes (> 0.999)"
     )
 
 
@@ -220,10 +221,10 @@ def test_shares_of_an_own_tree_are_drawn_as_far_as_labels_stay() -> None:
     nodes = local.cart(rng.normal(size=(90, 3)), rng.integers(0, 3, 90), 3, 4, rng.random((90, 3)))
     nodes["expected"] = rng.dirichlet([1, 1, 1], len(nodes))
     for prior in (1.0, 16.0, 1e6):
-        told = drawn_firmly(nodes, prior)
+        told = shrunk_firmly(nodes, prior)
         assert (told.argmax(axis=1) == nodes["values"].argmax(axis=1)).all()
         assert np.allclose(told.sum(axis=1), 1) and (told >= 0).all()
-        plain = drawn(nodes, prior)
+        plain = shrunk_values(nodes, prior)
         same = plain.argmax(axis=1) == nodes["values"].argmax(axis=1)
         clear = same & (np.sort(plain)[:, -1] - np.sort(plain)[:, -2] > 0.02)
         assert told[clear] == pytest.approx(plain[clear]) and (clear.any() or prior > 99)
@@ -237,7 +238,9 @@ def test_an_own_tree_that_is_kept_is_the_own_tree() -> None:
         for records in (5, 12, 30):
             client = _client(records, classify)
             found = choose_below(client, shared, 5, 2, 6)
-            nodes = local.cart(client.x, client.y, client.classes, client.own_depth(5, range(2, 7)))
+            nodes = local.cart(
+                client.x, client.y, client.classes, client.local_depth(5, range(2, 7))
+            )
             if found.source == "own":
                 said = local.labels(found.weighed(found.predict(x)))
                 assert np.array_equal(said, local.predictions(nodes, x))

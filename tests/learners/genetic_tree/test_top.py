@@ -17,7 +17,7 @@ from privfed.learners.genetic_tree.top import (
     quantile_edges,
 )
 
-BARE = SplitCriterion(least=0.0, doubt=0.0)
+BARE = SplitCriterion(min_records=0.0, noise_stds=0.0)
 
 
 def _codes(classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +82,7 @@ def test_children_must_stand_out_of_the_noise() -> None:
     counts[0, 0, 0], counts[0, 4, 1] = 30, 300
     assert best_split(counts, EDGES[:1], 0.0, SplitCriterion()) is not None
     assert best_split(counts, EDGES[:1], 100.0, SplitCriterion()) is None
-    assert best_split(counts, EDGES[:1], 0.0, SplitCriterion(least=40.0)) is None
+    assert best_split(counts, EDGES[:1], 0.0, SplitCriterion(min_records=40.0)) is None
     assert best_split(counts, np.full((1, 4), np.inf), 0.0, BARE) is None
 
 
@@ -96,12 +96,12 @@ def test_growth_numbers_children_after_their_parents() -> None:
     below = np.stack([_counts(x[side], y[side], 2) for side in (goes_left, ~goes_left)])
     growth.level(open_, below, features, EDGES, 0.0, BARE)
     assert growth.tree.depth == 2
-    assert growth.shares.sum(axis=1) == pytest.approx(1.0)
-    assert growth.shares[0] == pytest.approx(np.bincount(y) / 400)
+    assert growth.fractions.sum(axis=1) == pytest.approx(1.0)
+    assert growth.fractions[0] == pytest.approx(np.bincount(y) / 400)
     last = len(growth.nodes) - 1
     growth.nodes[last].counts = np.array([-3.0, -1.0])
     parent = next(n for n, node in enumerate(growth.nodes) if last in node.children)
-    assert growth.shares[last] == pytest.approx(growth.shares[parent])
+    assert growth.fractions[last] == pytest.approx(growth.fractions[parent])
 
 
 def test_quantile_edges_follow_the_mass() -> None:
@@ -163,8 +163,8 @@ def test_noisy_shares_lose_less_than_the_constant() -> None:
         for _ in range(60):
             noisy = [500 * row + rng.normal(0, sigma, 2) for row in truth]
             growth = _split_in_two(noisy[0], noisy[1], sigma**2)
-            growth.nodes[0].hear(np.array([900.0, 100.0]), 1.0)
-            for shares, losses in ((growth.smoothed(8.0), found), (growth.shares, plain)):
+            growth.nodes[0].combine(np.array([900.0, 100.0]), 1.0)
+            for shares, losses in ((growth.smoothed(8.0), found), (growth.fractions, plain)):
                 told = np.clip(shares[1:], 1e-15, 1)
                 losses.append(-(truth * np.log(told)).sum(axis=1).mean())
         assert np.mean(found) < even + 0.01
@@ -174,16 +174,16 @@ def test_noisy_shares_lose_less_than_the_constant() -> None:
 def test_later_counts_stand_beside_earlier_ones_by_their_variances() -> None:
     """Inverse variances; but what chose a split is forgotten, for it favours the split."""
     node = NoisyNode(np.array([10.0, 0.0]), 4.0, sound=False)
-    node.hear(np.array([8.0, 2.0]), 12.0)
+    node.combine(np.array([8.0, 2.0]), 12.0)
     assert node.counts.tolist() == [8.0, 2.0] and node.variance == 12.0
-    node.hear(np.array([4.0, 4.0]), 4.0)
+    node.combine(np.array([4.0, 4.0]), 4.0)
     assert node.counts == pytest.approx([5.0, 3.5]) and node.variance == pytest.approx(3.0)
 
 
 def test_a_parent_hears_what_its_children_hold() -> None:
     """Their sum stands beside its own counts; nothing is heard twice, however often it is asked."""
     growth = _split_in_two(np.array([30.0, 10.0]), np.array([10.0, 50.0]), 8.0)
-    growth.nodes[0].hear(np.array([60.0, 60.0]), 16.0)
+    growth.nodes[0].combine(np.array([60.0, 60.0]), 16.0)
     once = growth.smoothed(0.0)
     assert once[0, 0] * 100 == pytest.approx(50 * 100 / 110, abs=1)
     assert np.array_equal(once, growth.smoothed(0.0))

@@ -204,7 +204,7 @@ def test_a_column_that_explains_more_has_more_energy() -> None:
 def test_a_line_is_told_better_by_its_own_sum() -> None:
     """The same noise: a trend that bins alone would lose is found."""
     told, marginals = main_effects(20.0, slope=0.25)
-    alone = NoisyMoments(told.told.values.copy(), told.told.variance.copy())
+    alone = NoisyMoments(told.noisy.values.copy(), told.noisy.variance.copy())
     alone.variance[:2] = np.inf
     blind = MainEffects(told.basis, alone, told.share)
     assert told.mean_squares(marginals, 0.25)[0] > blind.mean_squares(marginals, 0.25)[0]
@@ -221,5 +221,5 @@ def test_main_effects_join_later_sums_in_their_units() -> None:
     assert scale_factors == pytest.approx(np.sqrt(1 + told.share / 0.6 * 4))
     found = told.sums(heavy, scale_factors)
     scales = heavy.multipliers * scale_factors
-    assert found.values == pytest.approx(told.told.values * scales[:, None])
+    assert found.values == pytest.approx(told.noisy.values * scales[:, None])
     assert found.variance == pytest.approx((scales / told.basis.multipliers) ** 2)

@@ -37,7 +37,7 @@ def test_shares_below_rise_from_none_to_all(seed: int, bins: int) -> None:
         finer = own.over(edges)
         assert (finer.shares >= -1e-12).all()
         assert np.allclose(finer.shares.sum(axis=1), own.shares.sum(axis=1))
-        assert own.chances.sum() == pytest.approx(1) and (own.chances >= 0).all()
+        assert own.probabilities.sum() == pytest.approx(1) and (own.probabilities >= 0).all()
 
 
 def test_counts_are_joined_as_gaussians_are() -> None:
@@ -61,9 +61,7 @@ def test_a_mass_that_no_single_bin_shows_is_found() -> None:
     for _ in range(10):
         values = rng.uniform(0, 100, 400)
         own = told(values, 100, rng)
-        reached = (own.reached[:-1] + own.reached[1:] - 1)[
-            np.searchsorted(own.cuts, values, side="right")
-        ]
+        reached = (own.cdf[:-1] + own.cdf[1:] - 1)[np.searchsorted(own.cuts, values, side="right")]
         ranks.append(float(np.std(reached)) * np.sqrt(3))  # 1 where ranks are even, 1/11 if unknown
     assert np.mean(ranks) > 0.6
 

@@ -17,7 +17,7 @@ from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
 from privfed.learners.private import training
 from privfed.learners.private.posterior import WeightPosterior
 from privfed.learners.private.settings import SETTINGS
-from privfed.learners.private.training import _reach, _unsure
+from privfed.learners.private.training import _mean_var, _residual_clip
 from privfed.learners.rulefit.private_way import as_rules
 from privfed.privacy.conversion import largest_rho
 from privfed.study.price import price
@@ -360,7 +360,7 @@ def test_residuals_are_clipped_the_later_the_more_of_the_variance_giants_hold() 
     found = []
     for values in (rng.uniform(size=10**5), rng.laplace(size=10**5), giants):
         away = np.abs(values - values.mean()) / values.std()
-        reach = _reach(np.full(len(away), 1 / len(away)), away)
+        reach = _residual_clip(np.full(len(away), 1 / len(away)), away)
         over = np.maximum(away - np.array([[reach], [reach - 0.125]]), 0) ** 2
         cut_off, earlier = over.mean(axis=1)
         assert cut_off <= SETTINGS.clipped_variance or reach == SETTINGS.residual_clips[1]
@@ -377,9 +377,9 @@ def test_what_a_histogram_leaves_open_of_a_mean() -> None:
     middles = (edges[:-1] + edges[1:]) / 2
     noisy = shares + rng.normal(0, 0.01, (200_000, 4))
     means = noisy @ middles / noisy.sum(axis=1)
-    still = _unsure(shares, 0 * moved, edges, 0.0)
-    assert _unsure(shares, 0 * moved, edges, 0.01) - still == pytest.approx(means.var(), rel=0.02)
-    assert _unsure(shares, moved, edges, 0.0) - still == pytest.approx((moved @ middles) ** 2)
+    still = _mean_var(shares, 0 * moved, edges, 0.0)
+    assert _mean_var(shares, 0 * moved, edges, 0.01) - still == pytest.approx(means.var(), rel=0.02)
+    assert _mean_var(shares, moved, edges, 0.0) - still == pytest.approx((moved @ middles) ** 2)
     assert still == pytest.approx(shares @ np.diff(edges) ** 2 / 12)
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from privfed.learners.private.grid import one_bin_each
-from privfed.learners.private.marginals import ColumnEstimate, held, total_of
+from privfed.learners.private.marginals import ColumnEstimate, project, total_of
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.support_posterior import with_full_bins
 from privfed.tables.schema import Column
@@ -28,7 +28,7 @@ def test_held_counts_are_the_nearest_that_records_explain(
 ) -> None:
     """None negative, no more than the total together, and no other such counts are nearer."""
     noisy = np.array(counts)
-    found = held(noisy, total)
+    found = project(noisy, total)
     assert (found >= 0).all() and found.sum() <= total * (1 + 1e-9)
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -53,7 +53,7 @@ def test_every_bin_has_a_width_however_far_from_zero_the_bounds_are(
     assume(not one_bin_each(column))
     rng, found = np.random.default_rng(seed), ColumnEstimate.in_an_interval(column)
     for _ in range(3):
-        assert (np.diff(found.places) > 0).all()
+        assert (np.diff(found.positions) > 0).all()
         noisy = np.round(rng.dirichlet(np.full(len(found.counts), 0.2)) * 600)
         found = found.updated(noisy, 25.0, 600)
         assert np.isfinite(found.counts).all()

@@ -77,8 +77,8 @@ def covariance(
     for k in range(count):
         for other in range(count):
             own, its = rounds.weights[k] - at, rounds.weights[other] - at
-            product = own[:, output] @ jacobian.whole @ its[:, output]
-            found[k, other] += m * jacobian.own[i] * product / jacobian.records
+            product = own[:, output] @ jacobian.matrix @ its[:, output]
+            found[k, other] += m * jacobian.diagonal[i] * product / jacobian.records
     return found
 
 
@@ -132,9 +132,9 @@ def test_sums_are_the_less_certain_the_farther_away() -> None:
     step = np.full((4, 1), 0.5)
     found = rounds.at(at + step, jacobian, 3.0)
     assert found.values == pytest.approx(np.ones((4, 1)))
-    assert found.variance == pytest.approx(1 + 3.0 * jacobian.own * jacobian.mean_square(step))
+    assert found.variance == pytest.approx(1 + 3.0 * jacobian.diagonal * jacobian.mean_square(step))
     assert jacobian.mean_square(step) == pytest.approx(
-        float(step[:, 0] @ jacobian.whole @ step[:, 0]) / 50
+        float(step[:, 0] @ jacobian.matrix @ step[:, 0]) / 50
     )
 
 
@@ -143,8 +143,8 @@ def test_what_rounds_differ_by_tells_the_mismatch(wrong: float) -> None:
     """Sums drawn by the formula: m within a factor of three; and little where noise explains them."""
     rng, jacobian = np.random.default_rng(2), curvature(2, 60, 500.0)
     true = wrong**2 * jacobian.records
-    off = rng.normal(size=(60, 60)) * np.sqrt(true / jacobian.records * jacobian.own)[:, None]
-    values, vectors = np.linalg.eigh(jacobian.whole)
+    off = rng.normal(size=(60, 60)) * np.sqrt(true / jacobian.records * jacobian.diagonal)[:, None]
+    values, vectors = np.linalg.eigh(jacobian.matrix)
     root = (vectors * np.sqrt(values)) @ vectors.T
     rounds, silent = GradientRounds(), GradientRounds()
     for _ in range(4):
@@ -204,13 +204,13 @@ def test_made_up_records_that_mislead_do_not_lead_away() -> None:
     steps = begun(own)
     for _ in range(12):
         gradient = real.T @ (real @ (true - steps.weights))
-        sums = NoisyMoments(gradient + own.told(own.predictions(steps.weights)), np.full(2, 1.0))
+        sums = NoisyMoments(gradient + own.moments(own.predictions(steps.weights)), np.full(2, 1.0))
         steps = steps.further(sums, 1.0)
     assert steps.weights == pytest.approx(true, abs=0.25)
     plain = np.zeros((2, 1))
     for _ in range(12):
         gradient = real.T @ (real @ (true - plain))
-        sums = NoisyMoments(gradient + own.told(own.predictions(plain)), np.full(2, 1.0))
+        sums = NoisyMoments(gradient + own.moments(own.predictions(plain)), np.full(2, 1.0))
         plain = own.weights(sums.along(np.eye(2)), own.at(plain), 1.0)
     assert np.abs(plain - true).max() > 10  # what steps that trust made-up records come to
 
@@ -228,7 +228,7 @@ def test_the_mismatch_is_the_likeliest_by_differences_of_two_rounds(seed: int) -
     usual = usual_misspecification(30.0)
 
     def density(factor: float) -> float:
-        spread = first.variance + second.variance + factor * usual * jacobian.own * mean_square
+        spread = first.variance + second.variance + factor * usual * jacobian.diagonal * mean_square
         own = norm.logpdf((first.values - second.values)[:, 0], 0, np.sqrt(spread)).sum()
         return float(own + norm.logpdf(np.log(factor), 0, SETTINGS.log_misspecification_std))
 
@@ -267,7 +267,7 @@ def test_a_first_step_is_between_what_a_guess_leads_to_and_what_goes_with_that()
     jacobian = SyntheticHessian.at(own, local)
     mean_square, ends, priors = SETTINGS.expected_step * 2.0, [], None
     for _ in range(2):
-        doubt = sums.variance + usual_misspecification(500) * mean_square * jacobian.own
+        doubt = sums.variance + usual_misspecification(500) * mean_square * jacobian.diagonal
         told_ = NoisyMoments(sums.values, doubt).along(np.eye(3))
         priors = priors or own.smaller(own.evidence(told_, local, 1.0))
         at = mixed(priors, told_, local, 1.0)

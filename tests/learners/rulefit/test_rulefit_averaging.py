@@ -10,12 +10,12 @@ from scipy.special import expit
 from privfed.learners.rulefit.averaging import (
     Centred,
     LocalStepParams,
+    largest_eigenvalue,
     local_steps,
     losses,
     primal,
     residuals,
     stable_step,
-    steepest,
 )
 from privfed.learners.rulefit.estimation import optimum
 
@@ -121,7 +121,7 @@ def test_the_steepest_direction_is_the_largest_eigenvalue(records: int, columns:
     means = np.concatenate([[0.0], rng.random(columns)])
     centred = matrix - means
     wanted = np.linalg.eigvalsh(centred.T @ centred / records)[-1]
-    found = steepest(Centred(matrix, means), records, 1 + columns)
+    found = largest_eigenvalue(Centred(matrix, means), records, 1 + columns)
     assert found == pytest.approx(wanted, rel=0.01)
 
 
@@ -135,7 +135,7 @@ def test_an_eigenvalue_that_is_not_found_is_bounded_by_the_trace(
 
     monkeypatch.setattr("privfed.learners.rulefit.averaging.eigsh", failing)
     matrix = np.column_stack([np.ones(50), np.random.default_rng(0).normal(size=(50, 30))])
-    found = steepest(Centred(matrix, np.zeros(31)), 50, 31)
+    found = largest_eigenvalue(Centred(matrix, np.zeros(31)), 50, 31)
     assert found == pytest.approx(float((matrix**2).sum() / 50))
 
 
@@ -146,7 +146,7 @@ def test_twice_the_inverse_curvature_is_where_steps_begin_to_diverge(
     """Squared loss without penalty: many local steps stay bounded below it, and grow beyond."""
     design, target = problem()
     records, terms = design.matrix.shape
-    step = share / steepest(design, records, terms)
+    step = share / largest_eigenvalue(design, records, terms)
     moved = local_steps(
         design, target, 1e-3 * np.ones(terms), LocalStepParams(step, 0.0, 500, 0.0), logistic=False
     )

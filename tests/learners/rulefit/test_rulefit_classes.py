@@ -20,7 +20,7 @@ from privfed.learners.forest.private_way import PrivateForest
 from privfed.learners.private import PrivateModel
 from privfed.learners.rulefit.model import ClassEnsembles
 from privfed.learners.rulefit.queries import Objective, unit_target
-from privfed.learners.rulefit.short import _Shortening, shortened
+from privfed.learners.rulefit.short import _Shortener, shortened
 from privfed.questions.query import View
 from privfed.tables.records import Records
 from privfed.testing.hospitals import FEATURES, gates, patients
@@ -173,7 +173,7 @@ def test_the_more_noise_hides_of_a_class_the_fewer_terms_it_has() -> None:
 def test_log_odds_against_the_rest_move_as_the_scores_do() -> None:
     """Of the engine's scores of all classes: numerically; a class of its own has the slope one."""
     engine, _, _ = simulated()
-    held = _Shortening(engine, np.random.default_rng(0), stable=True, output=1)
+    held = _Shortener(engine, np.random.default_rng(0), stable=True, output=1)
     rng = np.random.default_rng(0)
     codes = engine.source.draw(engine.basis, 10_000, rng)[0]
     assert np.array_equal(codes, held.codes)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from privfed.learners.rulefit import design as module
 from privfed.learners.rulefit import grids as putting
-from privfed.learners.rulefit.averaging import Centred, chances, residuals
+from privfed.learners.rulefit.averaging import Centred, residuals, sigmoid
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.design import CentredOperator, DesignOperator
 from privfed.learners.rulefit.grids import Lone, grids_of
@@ -118,7 +118,7 @@ def test_chances_are_the_logistic_function() -> None:
     """To within rounding of a number below one, at scores of any size, without a warning."""
     scores = np.array([-1e308, -800.0, -40.0, -1.5, 0.0, 1e-9, 3.0, 40.0, 800.0, 1e308])
     with np.errstate(all="raise"):
-        found = chances(scores)
+        found = sigmoid(scores)
     exact = [0, 0, 4.248354255291589e-18, 0.18242552380635635, 0.5, 0.50000000025]
     assert found == pytest.approx([*exact, 0.9525741268224334, 1, 1, 1], abs=2**-53)
     assert residuals(np.ones(10), scores, True) == pytest.approx(1 - found, abs=2**-53)

@@ -20,7 +20,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
-from privfed.learners.rulefit.short import _Selection, _Shortening, roundest, shortened
+from privfed.learners.rulefit.short import _Selection, _Shortener, roundest, shortened
 from privfed.learners.saved import load, save
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
@@ -289,11 +289,11 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     assert engine.covariance is not None
     (spread,) = engine.covariance
     root = np.linalg.cholesky(spread + 1e-9 * np.eye(len(spread)))
-    held = _Shortening(engine, np.random.default_rng(1), stable=False)
+    held = _Shortener(engine, np.random.default_rng(1), stable=False)
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]).astype(
         float
     )
-    centre, influence = held._refitted(design)
+    centre, influence = held._refit(design)
     along = influence @ held.directions
     covariance = along @ spread @ along.T
     assert np.allclose(covariance, held._errors(influence)[0])
@@ -301,7 +301,7 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     scores, moved = held.scores, []
     for own in (held.directions @ root).T:
         held.scores = scores + 1e-3 * own
-        moved.append((held._refitted(design)[0] - centre) / 1e-3)
+        moved.append((held._refit(design)[0] - centre) / 1e-3)
     assert np.allclose(np.array(moved).T @ np.array(moved), covariance, rtol=1e-3, atol=1e-6)
 
 
