@@ -84,7 +84,7 @@ def depth_scores(
     for held in parts:
         rest = np.setdiff1d(np.arange(len(y)), held)
         nodes = cart(x[rest], y[rest], classes, depths[-1])
-        by_depth = labels(nodes["values"][reached_by_depth(nodes, x[held], depths)])
+        by_depth = labels(nodes["values"])[reached_by_depth(nodes, x[held], depths)]
         rows.append([_score(y[held], predicted, classes) for predicted in by_depth])
     return np.array(rows)
 
@@ -98,11 +98,12 @@ def reached_by_depth(nodes: np.ndarray, x: np.ndarray, depths: range) -> np.ndar
     """Return the nodes that rows reach at each of some increasing depths from 1; shape (depths, rows)."""
     at, reached, rows = np.zeros(len(x), dtype=int), [], np.arange(len(x))
     for depth in range(1, depths[-1] + 1):
-        node = nodes[at]
-        inner = node["feature"] >= 0
+        feature = nodes["feature"][at]
+        inner = feature >= 0
         if inner.any():
-            low = x[rows, np.maximum(node["feature"], 0)].astype(np.float32) <= node["cut"]
-            at = np.where(inner, np.where(low, node["left"], node["right"]), at)
+            low = x[rows, np.maximum(feature, 0)].astype(np.float32) <= nodes["cut"][at]
+            below = np.where(low, nodes["left"][at], nodes["right"][at])
+            at = np.where(inner, below, at)
         if depth in depths:
             reached.append(at)
     return np.array(reached)
