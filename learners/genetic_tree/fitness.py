@@ -10,11 +10,11 @@ from privfed.learners.genetic_tree.trie import Trie
 def confusions(trie: Trie, genes: np.ndarray) -> np.ndarray:
     """Return confusion matrices over the scored records, shape (candidates, true, predicted: first most frequent)."""
     classes = trie.table.classes
-    cells = np.zeros((len(genes) * classes, classes))
+    cells = np.zeros(len(genes) * classes**2)
     for leaves in trie.walk(genes):
         rows = leaves.candidate * classes + trie.fitted(leaves.node).argmax(axis=1)
-        for number, counts in enumerate(trie.scored(leaves.node).T):
-            cells[:, number] += np.bincount(rows, counts, minlength=len(cells))
+        rows = rows[:, None] * classes + np.arange(classes)
+        cells += np.bincount(rows.ravel(), trie.scored(leaves.node).ravel(), minlength=len(cells))
     return cells.reshape(len(genes), classes, classes).transpose(0, 2, 1)
 
 

@@ -84,7 +84,7 @@ def depth_scores(
     for fold in parts:
         rest = np.setdiff1d(np.arange(len(y)), fold)
         nodes = cart(X[rest], y[rest], classes, depths[-1])
-        by_depth = labels(nodes["values"][reached_by_depth(nodes, X[fold], depths)])
+        by_depth = labels(nodes["values"])[reached_by_depth(nodes, X[fold], depths)]
         rows.append([_score(y[fold], predicted, classes) for predicted in by_depth])
     return np.array(rows)
 
@@ -98,11 +98,12 @@ def reached_by_depth(nodes: np.ndarray, X: np.ndarray, depths: range) -> np.ndar
     """Return the nodes that rows reach at each of some increasing depths from 1; shape (depths, rows)."""
     current, by_depth, rows = np.zeros(len(X), dtype=int), [], np.arange(len(X))
     for depth in range(1, depths[-1] + 1):
-        node = nodes[current]
-        inner = node["feature"] >= 0
+        feature = nodes["feature"][current]
+        inner = feature >= 0
         if inner.any():
-            low = X[rows, np.maximum(node["feature"], 0)].astype(np.float32) <= node["cut"]
-            current = np.where(inner, np.where(low, node["left"], node["right"]), current)
+            low = X[rows, np.maximum(feature, 0)].astype(np.float32) <= nodes["cut"][current]
+            below = np.where(low, nodes["left"][current], nodes["right"][current])
+            current = np.where(inner, below, current)
         if depth in depths:
             by_depth.append(current)
     return np.array(by_depth)

@@ -7,7 +7,7 @@ et al. 1984). Sums are integers, so that a score does not depend on the order of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,14 +64,13 @@ class Ranked:
         return len(self.target)
 
 
-@dataclass(frozen=True, eq=False)
-class Cuts:
+class Cuts(NamedTuple):
     """The cuts of pairs that can be cut, by the pair's number."""
 
     pairs: np.ndarray
     thresholds: np.ndarray
-    sizes: np.ndarray  #: records on the left and on the right, shape (pairs, 2)
-    #: class counts on the left and on the right, or sums of the target; shape (pairs, 2, classes or 1)
+    sizes: np.ndarray  #: records on the left and on the right, pair by pair, shape (2 * pairs,)
+    #: their class counts, or sums of the target; shape (2 * pairs, classes or 1)
     sums: np.ndarray
     #: indices of these pairs' records in :attr:`Ranked.order`, pair by pair, left ones first
     places: np.ndarray
@@ -93,11 +92,10 @@ def best_cuts(table: Ranked, cells: np.ndarray, sizes: np.ndarray, features: np.
     """
     ends = sizes.cumsum()
     largest = max(len(sizes), table.features) * len(table)
-    keyed = np.dtype(np.uint32 if largest <= 2**32 else np.int64)
+    keyed = np.uint32 if largest <= 2**32 else np.int64
     delta = (np.arange(len(sizes)) - features) * len(table)  # each pair's indices after the last's
     shift = delta.astype(keyed).repeat(sizes)
-    keys = table.places.take(cells).astype(keyed, copy=False)
-    keys += shift
+    keys = np.add(table.places.take(cells), shift, dtype=keyed)
     keys.sort()
     keys -= shift
     index = keys.astype(np.intp)
@@ -110,46 +108,53 @@ def best_cuts(table: Ranked, cells: np.ndarray, sizes: np.ndarray, features: np.
     apart[ends - 1] = True  # no cut, but the end of its pair
     borders = apart.nonzero()[0]
     until = borders.searchsorted(ends)
-    since = np.concatenate([[0], until[:-1]])
-    sums, scores = _scores(table, codes, ends, borders, until - since)
-    scores[until - 1] = -1.0
+    cuts = until.copy()
+    cuts[1:] -= until[:-1]
+    sides, scores = _scores(table, codes, borders, until - 1, cuts)
+    since = until - cuts
     greatest = np.maximum.reduceat(scores, since)
-    winners = (scores == greatest.repeat(until - since)).nonzero()[0]
-    first = winners[winners.searchsorted(since)]
-    pairs = (greatest >= 0).nonzero()[0]
-    first = first[pairs]
-    low, high = table.rising[index[borders[first]]], table.rising[index[borders[first] + 1]]
-    if len(pairs) < len(sizes):
-        index = index[(greatest >= 0).repeat(sizes)]
+    winners = (scores == greatest.repeat(cuts)).nonzero()[0]
+    first = winners.take(winners.searchsorted(since))
+    found = greatest >= 0
+    if not found.all():
+        first, kept = first.compress(found), index.compress(found.repeat(sizes))
+    else:
+        kept = index
+    last = borders.take(first)
+    low, high = table.rising.take(index.take([last, last + 1]))
     middle = low / 2 + high / 2
     thresholds = np.where(middle < high, middle, low)  # never the higher value itself
-    parts = sums.take(first, axis=2).T
-    return Cuts(pairs, thresholds, parts[..., 0], parts[..., 1:], index)
+    parts = sides.take(first, axis=2).transpose(2, 0, 1).reshape(2 * len(first), len(sides[0]))
+    return Cuts(found.nonzero()[0], thresholds, parts[:, 0], parts[:, 1:], kept)
 
 
 def _scores(
-    table: Ranked, codes: np.ndarray, ends: np.ndarray, borders: np.ndarray, cuts: np.ndarray
+    table: Ranked, codes: np.ndarray, borders: np.ndarray, last: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return both sides' sums and the score of cuts after some records, ``cuts`` per pair.
+    """Return both sides' sums and the score of cuts after some records, ``cuts`` per pair; -1 for the ``last`` ones.
 
-    The sums have shape (1 + sums, 2, cuts): number of records, then by class, or the target's sum.
+    The sums have shape (2, 1 + sums, cuts): number of records, then by class, or the target's sum.
     """
     short = table.classes > 0 and len(table) <= _SHORT
     integer, squared = (np.int32, np.int32) if short else (np.int64, np.float64)
-    running = np.empty((max(table.classes, 2), len(codes)), integer)  # up to each record
-    running[0] = np.arange(1, len(codes) + 1)
-    member = codes == np.arange(len(running) - 1)[:, None] if table.classes else codes[None]
-    member.cumsum(axis=1, out=running[1:])
-    after = running.take(ends - 1, axis=1)
-    before = np.zeros_like(after)
-    before[:, 1:] = after[:, :-1]
-    sum_to = running.take(borders, axis=1)
-    count = len(running) + (table.classes > 1)
-    sides = np.empty((count, 2, len(borders)), integer)
-    np.subtract(sum_to, before.repeat(cuts, axis=1), out=sides[: len(running), 0])
-    np.subtract(after.repeat(cuts, axis=1), sum_to, out=sides[: len(running), 1])
+    listed = np.arange(max(table.classes - 1, 1), dtype=codes.dtype)[:, None]
+    member = codes == listed if table.classes else codes[None]
+    sum_to = np.empty((1 + len(member), len(borders)), integer)  # up to each cut, in all pairs
+    sum_to[0] = borders
+    sum_to[1:] = member.cumsum(axis=1, dtype=integer).take(borders, axis=1)
+    ends = np.zeros((2, len(sum_to), len(cuts)), integer)  # of each pair, and of the one before
+    ends[1] = sum_to.take(last, axis=1)
+    ends[0, :, 1:] = ends[1, :, :-1]
+    ends[0, 0, 0] = -1
+    sides = np.empty((2, len(sum_to) + (table.classes > 1), len(borders)), integer)
+    counted = sides[:, : len(sum_to)]
+    np.subtract(ends.repeat(cuts, axis=2), sum_to, out=counted)
+    np.negative(counted[0], out=counted[0])
     if table.classes > 1:
-        sides[-1] = reduce(np.subtract, sides[:-1])
-    squares = reduce(np.add, [np.square(sums, dtype=squared) for sums in sides[1:]])
-    left, right = squares / np.maximum(sides[0], 1)  # no records after a pair's last
-    return sides, left + right
+        np.subtract(sides[:, 0], sides[:, 1:-1].sum(axis=1, dtype=integer), out=sides[:, -1])
+    squares = np.square(sides[:, 1:], dtype=squared).sum(axis=1, dtype=squared)
+    sides[1, 0, last] = 1  # not 0: no cut, as no records are on its right
+    left, right = squares / sides[:, 0]
+    scores = np.asarray(left + right)
+    scores[last] = -1.0
+    return sides, scores

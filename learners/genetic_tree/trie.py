@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from privfed.learners.genetic_tree.splits import Ranked, best_cuts
-from privfed.learners.genetic_tree.structures import NIL, length
+from privfed.learners.genetic_tree.structures import length
 
 #: Maximum bytes of a trie beyond what one candidate needs; a larger one is restarted.
 MEMORY = 16 * 2**20
 BATCH = 2**16  #: Maximum records sorted in one batch, unless one node has more
-_UNKNOWN, _NONE = -1, -2
+_UNKNOWN, _NONE, _CLOSED = -1, -2, -3
 
 
 class _Rows:
@@ -80,18 +80,21 @@ class Trie:
         count = np.int32 if classes else np.float64
         #: of records for fitting: class counts, or n and sum; for scoring: class counts, or n, sum and sum of squares
         self._fitted, self._scored = _Rows(count, classes or 2), _Rows(count, classes or 3)
-        #: number n among open nodes, -2 - n if nothing is scored on it, -1 if it is not one
+        #: number among open nodes, from 1; 0 if it is not one
         self._open = _Rows(np.int32)
         self._cut = _Rows(np.float64)  #: of each pair of children
         #: open nodes' records for fitting and for scoring; start and number of both
         self._records, self._kept = _Rows(self.table.order.dtype.type), _Rows(np.int64, 4)
-        self._child = _Rows(np.int32)  #: left children of open nodes, by node and feature
+        #: left children, by number and feature; nil, gene -1, is the last entry of the number before
+        self._child = _Rows(np.int32)
+        self._kept.extend(np.zeros((1, 4), np.int64))
+        self._child.extend(np.full(self.table.features + 1, _CLOSED))
         for fit, test in self.roots:
             y = self.table.target[fit]
             sums = np.bincount(y, minlength=classes) if classes else [len(y), y.sum()]
             scored = self._summed(self.table.target[test], np.zeros(len(test), np.intp), 1)
             open_ = np.array([len(y) > 0 and y.min() < y.max()])
-            self._add(np.array([sums]), scored, open_, np.array([len(test)]))
+            self._add(np.array([sums]), scored, open_)
             if open_[0]:
                 self._keep(np.array([[0, len(fit), len(fit), len(test)]]), fit, test)
 
@@ -107,12 +110,11 @@ class Trie:
 
     def children(self, node: int, feature: int) -> tuple[int, int, float] | None:
         """Return left and right child by a feature, and the threshold; None for a leaf."""
-        number = self._open.all[[node]]
-        if number[0] == -1:
-            return None
-        number = np.maximum(number, -2 - number)
-        left = int(self._children(number, np.array([feature]), last=False)[0])
-        if left == _NONE:
+        pair, child = self._open.all[[node]] * (self.table.features + 1) + feature, self._child.all
+        if pair[0] > feature and child[pair[0]] == _CLOSED:  # for want of records to score on
+            child[pair] = _UNKNOWN
+        left = int(self._children(pair, last=False)[0])
+        if left < 0:
             return None
         return left, left + 1, float(self._cut.all[(left - len(self.roots)) // 2])
 
@@ -138,34 +140,40 @@ class Trie:
     def _block(self, genes: np.ndarray, candidate: np.ndarray, root: np.ndarray) -> LeafAssignments:
         codes, width = genes.ravel(), genes.shape[1]
         pos, node = candidate * width, root  # at: position in all strings, concatenated
-        leaves = list[tuple[np.ndarray, np.ndarray]]()
+        leaves = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
         for level in range(self.depth):
-            gene, number = codes.take(pos), self._open.all.take(node)
-            descends = (gene != NIL) & (number >= 0)
-            leaves.append((pos[~descends], node[~descends]))
-            pos, node, number, gene = (array[descends] for array in (pos, node, number, gene))
-            left = self._children(number, gene, last=level == self.depth - 1)
-            cut = left != _NONE
-            leaves.append((pos[~cut], node[~cut]))
-            pos, left = pos[cut], left[cut]
+            pair = self._open.all.take(node) * (self.table.features + 1) + codes.take(pos)
+            left = self._children(pair, last=level == self.depth - 1)
+            leaves.append((pos, node, left))
+            cut = left >= 0
+            pos, left = pos.compress(cut), left.compress(cut)
             half = length(self.depth - level - 1)
             child = pos + (half > 0)  # none past the last level
             pos, node = np.concatenate([child, child + half]), np.concatenate([left, left + 1])
-        pos, node = (np.concatenate(array) for array in zip(*leaves, (pos, node), strict=True))
-        return LeafAssignments(pos // width, node)
+        leaves.append((pos, node, np.full(len(pos), _CLOSED)))
+        return self._leaves(leaves, width)
 
-    def _children(self, number: np.ndarray, gene: np.ndarray, last: bool) -> np.ndarray:
-        """Return left children of open nodes, fitting unknown ones; `last` if they will have no children."""
-        pair, known = number * self.table.features + gene, self._child.all
-        missing = pair[known.take(pair) == _UNKNOWN]
-        if len(missing):
-            index = np.arange(len(missing))
-            known[missing] = index  # each pair once, at its last index
-            pairs = missing[known.take(missing) == index]
-            batch = self._kept.all[pairs // self.table.features, 2].cumsum() // BATCH
-            for block in range(batch[0], batch[-1] + 1):
-                if len(chunk := pairs[batch == block]):
-                    self._fit(chunk, last)
+    def _leaves(
+        self, found: list[tuple[np.ndarray, np.ndarray, np.ndarray]], width: int
+    ) -> LeafAssignments:
+        """Return the ends of branches, of each level first those that are closed."""
+        at, node, left = (np.concatenate(each) for each in zip(*found, strict=True))
+        ends = (left < 0).nonzero()[0]
+        if not self.table.classes:  # sums of floats depend on their order
+            level = np.arange(len(found)).repeat([len(each) for each, _, _ in found])
+            after = 2 * level.take(ends) + (left.take(ends) == _NONE)
+            ends = ends.take(after.argsort(kind="stable"))
+        return LeafAssignments(at.take(ends) // width, node.take(ends))
+
+    def _children(self, pair: np.ndarray, last: bool) -> np.ndarray:
+        """Return left children of pairs, fitting unknown ones; `last` if they will have no children."""
+        left: np.ndarray = self._child.all.take(pair)
+        missing = pair.compress(left == _UNKNOWN)
+        if not len(missing):
+            return left
+        known, index = self._child.all, np.arange(len(missing))
+        known[missing] = index  # each pair once, at its last index
+        self._fit(missing.compress(known.take(missing) == index), last)
         return np.asarray(self._child.all.take(pair))
 
     # --- fitting -----------------------------------------------------------------------------
@@ -173,11 +181,14 @@ class Trie:
     def _fit(self, pairs: np.ndarray, last: bool) -> None:
         """Fit pairs of an open node and a feature, numbered node by node."""
         table, count = self.table, len(pairs)
-        number, feature = pairs // table.features, pairs % table.features
-        self._child.all[pairs] = _NONE
-        kept = self._kept.all[number].T
-        starts, sizes = kept[:2].ravel(), kept[2:].ravel()  # for fitting, then for scoring
+        number, feature = np.divmod(pairs, table.features + 1)
+        kept = self._kept.all.take(number, axis=0).T.ravel()
+        starts, sizes = kept[: 2 * count], kept[2 * count :]  # for fitting, then for scoring
         ends = sizes.cumsum()
+        if ends[count - 1] > BATCH and count > 1:
+            for some in np.array_split(pairs, 2):
+                self._fit(some, last)
+            return
         index = (starts - ends + sizes).repeat(sizes)
         index += np.arange(len(index))
         records = self._records.all.take(index)
@@ -188,29 +199,32 @@ class Trie:
         cuts = best_cuts(table, cells[:n_fit], sizes[:count], feature)
         cells, test = cells[n_fit:], records[n_fit:]
         if len(cuts.pairs) < count:
+            self._child.all[pairs] = _NONE
             cut = np.zeros(count, bool)
             cut[cuts.pairs] = True
             rows = cut.repeat(within)
-            pairs, within, cells, test = pairs[cut], within[cut], cells[rows], test[rows]
-        if not len(pairs):
-            return
-        self._child.all[pairs] = np.arange(0, 2 * len(pairs), 2) + self._open.size
-        parts, sums = cuts.sizes.ravel(), cuts.sums.reshape(2 * len(pairs), -1)
+            pairs, within = pairs[cut], within[cut]
+            cells, test = cells.compress(rows), test.compress(rows)
+            if not len(pairs):
+                return
+        new, parts, sums = self._open.size, cuts.sizes, cuts.sums
+        self._child.all[pairs] = np.arange(new, new + len(parts), 2)
         # records for scoring in their order, on which float sums of squares depend
         high = table.x.take(cells) > cuts.thresholds.repeat(within)
         half = np.arange(0, len(parts), 2).repeat(within)
         half += high
         scored = self._summed(table.target.take(test), half, len(parts))
-        n_test = np.bincount(half, minlength=len(parts))
+        n_test = scored.sum(axis=1) if table.classes else scored[:, 0].astype(np.intp)
         open_ = np.zeros(len(parts), bool) if last else self._mixed(cuts.places, parts, sums)
-        self._add(sums if table.classes else np.column_stack([parts, sums]), scored, open_, n_test)
+        self._add(sums if table.classes else np.column_stack([parts, sums]), scored, open_)
         self._cut.extend(cuts.thresholds)
         if not np.count_nonzero(open_):
             return
         sides = n_test.reshape(-1, 2).T.ravel()  # left ones of a pair first
         below = (len(cuts.places) + sides.cumsum() - sides).reshape(2, -1).T.ravel()
         ranges = np.array([parts.cumsum() - parts, below, parts, n_test]).T
-        self._keep(ranges[open_], table.order.take(cuts.places), test[~high], test[high])
+        sorted_ = table.order.take(cuts.places)
+        self._keep(ranges[open_], sorted_, test.compress(~high), test.compress(high))
 
     def _mixed(self, index: np.ndarray, sizes: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Return which nodes, each with records, have several values of the target."""
@@ -229,19 +243,19 @@ class Trie:
         weights = None, value, value**2
         return np.column_stack([np.bincount(node, w, minlength=count) for w in weights])
 
-    def _add(
-        self, fitted: np.ndarray, scored: np.ndarray, open_: np.ndarray, n_test: np.ndarray
-    ) -> None:
-        """Append nodes, each left child before its right one; `n_test`: their numbers of records for scoring."""
+    def _add(self, fitted: np.ndarray, scored: np.ndarray, open_: np.ndarray) -> None:
+        """Append nodes, each left child before its right one."""
         self._fitted.extend(fitted)
         self._scored.extend(scored)
-        numbers = open_.cumsum() + (self._kept.size - 1)
-        self._open.extend(np.where(open_, np.where(n_test, numbers, -2 - numbers), -1))
+        self._open.extend((open_.cumsum() + (self._kept.size - 1)) * open_)
 
     def _keep(self, ranges: np.ndarray, *records: np.ndarray) -> None:
         """Append the data for splitting open nodes, from their starts among some records."""
         ranges[:, :2] += self._records.size
         self._kept.extend(ranges)
-        self._child.extend(np.full(len(ranges) * self.table.features, _UNKNOWN))
+        child = np.full((len(ranges), self.table.features + 1), _UNKNOWN)
+        child[:, -1] = _CLOSED
+        child[ranges[:, 3] == 0] = _CLOSED  # nothing is scored on it
+        self._child.extend(child.ravel())
         for array in records:
             self._records.extend(array)

@@ -245,3 +245,14 @@ def test_a_feature_that_cuts_nothing_has_no_children() -> None:
     table = Ranked.of(np.zeros((2, 1)), np.array([0, 1]), classes=2)
     records = np.arange(2)
     assert Trie(table, [(records, records)], DEPTH).children(0, 0) is None
+
+
+def test_branches_for_numbers_end_in_one_order() -> None:
+    """Of each level first those at nil, then those that no cut splits: squared errors are added up in this order."""
+    x = np.array([[0, 0, 1, 1], [0, 0, 0, 0]], float).T
+    table = Ranked.of(x, np.array([0.0, 1.0, 5.0, 5.0]), classes=0)
+    records = np.arange(4)
+    trie = Trie(table, [(records, records)], depth=2)
+    (leaves,) = trie.walk(np.array([[0, 1, NIL]]))
+    left, right, _ = trie.children(0, 0) or (0, 0, 0)
+    assert leaves.node.tolist() == [right, left]
