@@ -136,7 +136,7 @@ class CandidateResult:
     column is correct (or members found), by the attack and by the baseline; ``error`` is a number's
     median error as a fraction of its range, or None; ``exposed`` is the FPR at which each of the
     client's records is found; ``false_positives`` of ``controls``, its held-out records, are found or correct too.
-    All count people, and equal records have equal results: ``cluster_sizes`` is how many are equal, on average
+    All count people, and equal records have equal results: ``repeats`` is how many are equal, on average
     over members, outsiders and controls, and divides the number of independent ones (Kish 1965, the design effect).
     """
 
@@ -152,7 +152,7 @@ class CandidateResult:
     system: CandidateSystems
     client: str = ""
     named: Named | None = None
-    cluster_sizes: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    repeats: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
 
 class CandidateInference(Attack):
@@ -428,7 +428,7 @@ def _interval(
     """The exact interval of a fraction of a group, counting equal records once."""
     index = ("members", "outsiders", "controls").index(group)
     total = sum(getattr(r, group) for r in outcomes)
-    repeats = sum(getattr(r, group) * r.cluster_sizes[index] for r in outcomes) / total
+    repeats = sum(getattr(r, group) * r.repeats[index] for r in outcomes) / total
     n_effective = max(1, round(total / repeats))
     return interval(min(hits / repeats, n_effective), n_effective)
 
@@ -532,18 +532,10 @@ class UnknownColumn:
         sizes, number = (int(members.sum()), len(others), curve), len(control)
         if self.index is None:
             exposed = exposure(fraction, others)[records.own_index]
-            recovered, guessed = curve.at(RATE) * sizes[0], RATE * sizes[0]
+            hits, guessed = curve.at(RATE) * sizes[0], RATE * sizes[0]
             fp = RocCurve.of(control, others).at(RATE) * number if number else 0.0
             return CandidateResult(
-                *sizes,
-                exposed,
-                recovered,
-                guessed,
-                None,
-                fp,
-                number,
-                system,
-                cluster_sizes=records.cluster_sizes,
+                *sizes, exposed, hits, guessed, None, fp, number, system, repeats=records.repeats
             )
         truth = records.y if self.index == -1 else records.x[:, self.index]
         assert truth is not None
@@ -573,7 +565,7 @@ class UnknownColumn:
             float(records.controls @ correct),
             number,
             system,
-            cluster_sizes=records.cluster_sizes,
+            repeats=records.repeats,
         )
 
     def _exhaustive(self, values: np.ndarray) -> bool:

@@ -54,7 +54,7 @@ class CandidateRecords:
         return np.asarray(self.copies.astype(int) - self.members)
 
     @property
-    def cluster_sizes(self) -> tuple[float, float, float]:
+    def repeats(self) -> tuple[float, float, float]:
         """Mean number of equal records, over members, over outsiders and over controls."""
         groups = (self.members, self.outsiders, self.controls)
         members, outsiders, controls = (float((n**2).sum() / max(n.sum(), 1)) for n in groups)
