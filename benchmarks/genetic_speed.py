@@ -139,7 +139,8 @@ def main() -> None:
     parser.add_argument("--numbers", action="store_true")
     given = parser.parse_args()
     if given.whole:
-        return whole(given)
+        whole(given)
+        return
     depth, rng = given.depth, np.random.default_rng(0)
     data = [client(k, given.records, given.features) for k in range(given.clients)]
     held = [np.sort(rng.permutation(given.records)[: given.records // 5]) for _ in data]
