@@ -35,7 +35,7 @@ FORMS = {"20 terms": (20, False), "10 stable terms": (10, True)}
 MOST, OWNERS, FIRST = 15_000, 5, 1000  #: Records, their owners, and the first seed of the noise
 NEAR = 1 / 16  #: Fraction of the records between thresholds that count as the same
 #: None of them had a part in the choice of the probability.
-HELD_OUT = ["electricity", "default_credit_card", "abalone", "trauma"]
+HELD_OUT = ["electricity", "default_credit_card", "abalone"]
 NOTE = "fractions over terms and pairs of draws; spread: standard error over draws"
 List = list[tuple[Term, Alternatives]]
 
@@ -177,7 +177,7 @@ def main() -> None:
     print(pd.DataFrame(rows).to_string())
     if given.results:
         seeds = f"noise {FIRST} to {FIRST + given.draws - 1}"
-        write_rows(rows, given.results, PRIVATE_KEYS, seed=seeds, note=NOTE)
+        write_rows(rows, given.results, PRIVATE_KEYS, seed=seeds, note=NOTE, float_format="%.4g")
 
 
 if __name__ == "__main__":

@@ -328,14 +328,17 @@ class _Shortening:
     ) -> tuple[Alternatives, ...]:
         """Return what fits alike in the place of each term; ``rules`` are the chosen ones, as rounded."""
         chosen, schema = comparison.chosen, self.fitted.schema
-        numbers = [self._numbers(boxes, chosen, rules, j) for j in range(len(self.sizes))]
+        names = [str(name) for name in schema.names]
+        numbers = [self._numbers(boxes, chosen, rules, j) for j in range(len(names))]
 
         @cache
         def term(index: int) -> Term:
             if index >= len(boxes):
-                return str(schema.names[lines[index - len(boxes)]])
-            ends = zip(schema.names, numbers, boxes[index].tolist(), strict=True)
-            return Rule.of(*(Condition(name, *own(low, high)) for name, own, (low, high) in ends))
+                return names[lines[index - len(boxes)]]
+            box = boxes[index]
+            used = np.flatnonzero((box[:, 0] > 0) | (box[:, 1] < self.sizes))
+            ends = {names[j]: numbers[j](*box[j].tolist()) for j in used}
+            return Rule.of(*(Condition(name, *own) for name, own in ends.items()))
 
         terms = [*rules, *map(term, chosen[len(rules) :])]
         found, known = [], set(terms)
