@@ -334,7 +334,7 @@ class _Shortening:
         @cache
         def term(index: int) -> Term:
             if index >= len(boxes):
-                return names[lines[index - len(boxes)]]
+                return names[int(lines[index - len(boxes)])]
             box = boxes[index]
             used = np.flatnonzero((box[:, 0] > 0) | (box[:, 1] < self.sizes))
             ends = {names[j]: numbers[j](*box[j].tolist()) for j in used}
