@@ -73,7 +73,7 @@ COMMANDS = {
     "forest": "    privfed reproduce forest/table-2 --quick --data FOLDER",
     "genetic": "    privfed reproduce genetic/figure-3 --quick --data FOLDER",
     "rule_search": "    privfed reproduce rule-search/figure-6 --quick",
-    "private": "`python benchmarks/private_small.py`, `private_wide.py`, `private_intervals.py`, `private_leave_one_out.py` and `masked_sums.py`",
+    "private": "`python benchmarks/private_small.py`, `private_wide.py`, `private_intervals.py`, `private_leave_one_out.py`, `rulefit_alternatives.py` and `masked_sums.py`",
     "league": "`python benchmarks/league.py`",
     "attacks": "`python benchmarks/attack_goals.py`, `python benchmarks/attack_speed.py` and `python benchmarks/reconstruction.py private_forests`",
     "faults": "`python benchmarks/faults.py`",

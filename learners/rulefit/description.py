@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from privfed.learners.rulefit.alternatives import EXPLAINED, UNKNOWN, marked
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.questions.tree import digits_text, ends_text, number_text
 from privfed.tables.schema import Column, shown
 
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
+STARRED = "*: noise and sampling do not tell the term from others, or its cut-offs; see table()"
 
 
 def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> str:
@@ -27,12 +29,26 @@ def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> 
     lines.append(
         f"importance: |coefficient| times the standard deviation of the term, the largest set to 100; support: fraction of {records}."
     )
+    table, notes = _noted(table, top)
     lines.append(
         table.head(top).to_string(index=False, float_format=lambda value: digits_text(value, 3))
     )
+    lines += notes
     if top < len(table):
         lines.append(f"{max(top, 0)} of {len(table)} terms; describe({len(table)}) shows all.")
     return "\n".join(lines)
+
+
+def _noted(table: pd.DataFrame, top: int) -> tuple[pd.DataFrame, list[str]]:
+    """Replace the column of alternatives by numbers of notes, and return the notes to the first rows."""
+    if "alternatives" not in table:
+        return table, []
+    texts = table["alternatives"]
+    numbers = texts.map(marked).cumsum()
+    marks = [str(k) if marked(text) else text for k, text in zip(numbers, texts, strict=True)]
+    notes = [f"{k}: {text}" for k, text in zip(marks[:top], texts, strict=False) if marked(text)]
+    heading = [f"alternatives: {EXPLAINED}."] * bool((texts != UNKNOWN).any())
+    return table.assign(alternatives=marks), [*heading, *notes]
 
 
 def of_classes(

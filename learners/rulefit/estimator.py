@@ -28,9 +28,17 @@ from privfed.learners.parameters import (
 )
 from privfed.learners.plain import plain
 from privfed.learners.private.target_link import MOST_CLASSES
+from privfed.learners.rulefit.alternatives import marked
 from privfed.learners.rulefit.boosting import Boosting
 from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
-from privfed.learners.rulefit.description import NOTHING, described, of_classes, of_number, unseen
+from privfed.learners.rulefit.description import (
+    NOTHING,
+    STARRED,
+    described,
+    of_classes,
+    of_number,
+    unseen,
+)
 from privfed.learners.rulefit.estimation import Averaging, Gradients
 from privfed.learners.rulefit.model import UNKNOWN, ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.private_way import PrivateRuleFit
@@ -290,9 +298,13 @@ class _RuleFit(LearnerByWays):
             names = table["term"]
             if "class" in table:
                 names = table["class"].map(shown) + ": " + names
+            starred = [marked(text) for text in table.get("alternatives", ())]
+            if any(starred):
+                names += [" *" * own for own in starred]
             lengths = table["coefficient"].to_numpy()
             ax = pictures.bars(ax, names.tolist(), lengths, f"adds to {label}", ends)
-            return ax if len(table) else pictures.titled(ax, NOTHING)
+            told = STARRED if any(starred) else ""
+            return pictures.titled(ax, told if len(table) else NOTHING)
         column, number = self._feature(feature)
         shared = [model.terms.cutoffs for model in self.models_]
         cuts = [

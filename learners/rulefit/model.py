@@ -14,6 +14,8 @@ from scipy.special import expit, logit, softmax
 from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
 from privfed.learners.private.model import deviations_of
+from privfed.learners.rulefit.alternatives import UNKNOWN as NOT_KNOWN
+from privfed.learners.rulefit.alternatives import Alternatives
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.rules import Rule, Terms, rule_of
 from privfed.questions.tree import number_text
@@ -45,6 +47,8 @@ class RuleEnsemble:
     residual_variance: float = 0.0
     #: encoded synthetic records, shape (records, features); None if there are none
     synthetic: np.ndarray | None = None
+    #: candidates that fit alike in the place of each term, rules first; None if unknown
+    alternatives: tuple[Alternatives, ...] | None = None
 
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Return F of each encoded record; terms with coefficient zero are not evaluated."""
@@ -186,21 +190,27 @@ class RuleEnsemble:
 
         Returns:
             columns term, coefficient, low and high (ends of its 90 % interval, if known),
-            exp_coefficient, importance (largest is 100), support.
+            exp_coefficient, importance (largest is 100), support, and, of a short private model, alternatives: what
+            fits alike in its place (:meth:`.Alternatives.text`).
         """
         rows: list[tuple[Any, ...]] = []
         for k in np.flatnonzero(self.weights[1 : 1 + self._rules]).tolist():
             support = float(self.supports[k])
             if not support < least_support:
-                rows.append((self.rules[k].text(self.schema), *self._numbers(k), support))
+                rows.append(
+                    (self.rules[k].text(self.schema), *self._numbers(k), support, self._alike(k))
+                )
         for k, feature in enumerate(self.terms.linear):
             if self._linear_weights[k]:
-                rows.append((self._line_text(feature), *self._numbers(self._rules + k), 1.0))
-        ends = ["low", "high"]
-        columns = ["term", "coefficient", *ends, "exp_coefficient", "importance", "support"]
+                number = self._rules + k
+                rows.append(
+                    (self._line_text(feature), *self._numbers(number), 1.0, self._alike(number))
+                )
+        ends, last = ["low", "high"], "alternatives"
+        columns = ["term", "coefficient", *ends, "exp_coefficient", "importance", "support", last]
         table = pd.DataFrame(rows, columns=columns)
         if self.error is None:
-            table = table.drop(columns=ends)
+            table = table.drop(columns=[*ends, last])
         largest = self.term_importances.max(initial=0.0)
         table["importance"] *= 100 / largest if largest > 0 else 0.0
         ordered = table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
@@ -225,6 +235,10 @@ class RuleEnsemble:
             codes = (f"{shown(name)} {code}" for code, name in enumerate(column.categories))
             return f"{text}, {' and '.join(codes)}"
         return f"{text}, from {low} to {high}"
+
+    def _alike(self, term: int) -> str:
+        own = self.alternatives
+        return NOT_KNOWN if own is None else own[term].text(self.schema)
 
     def _numbers(self, term: int) -> tuple[float, ...]:
         weight, (low, high) = float(self.weights[1 + term]), self._ends[1 + term].tolist()
@@ -253,12 +267,18 @@ class RuleEnsemble:
         per_unit = {
             self.schema.names[f]: (0.4 * pair / cutoffs.scale[f]).tolist() for f, pair in ends
         }
+        alike = self.alternatives
+        lines = {
+            self.schema.names[f]: pair.to_dict()
+            for f, pair in zip(self.terms.linear, (alike or ())[self._rules :], strict=False)
+        }
         return {
             "model": "rule ensemble (RuleFit)",
             "link": link,
             "intercept": intercept,
             "linear": slopes,
             **({} if self.error is None else {"linear_intervals": per_unit}),
+            **({} if alike is None else {"linear_alternatives": lines}),
             "winsorised": limits,
             "codes": codes,
             "rules": [self._rule_entry(int(k)) for k in kept],
@@ -270,7 +290,7 @@ class RuleEnsemble:
     def to_state(self) -> dict[str, Any]:
         """Return the exact state, without the schema, as plain data."""
         arrays = {name: plain(getattr(self, name)) for name in _ARRAYS}
-        terms = self.terms
+        terms, alike = self.terms, self.alternatives
         known = {name: getattr(self, name) for name in _KNOWN}
         return {
             "cutoffs": terms.cutoffs.to_dict(),
@@ -278,6 +298,7 @@ class RuleEnsemble:
             "linear_terms": list(terms.linear),
             **arrays,
             **({} if self.covariance is None else {n: plain(v) for n, v in known.items()}),
+            **({} if alike is None else {"alternatives": [own.to_dict() for own in alike]}),
         }
 
     @classmethod
@@ -295,16 +316,22 @@ class RuleEnsemble:
             raise ValueError("a covariance of all weights")
         if "synthetic" in known and known["synthetic"].shape[1:] != (len(schema.features),):
             raise ValueError("synthetic records of all features")
-        return cls(schema, terms, **arrays, **known)
+        alike = state.get("alternatives")
+        if alike is not None:
+            alike = tuple(Alternatives.from_dict(own, schema) for own in alike)
+            if len(alike) != len(terms):
+                raise ValueError("alternatives of each term")
+        return cls(schema, terms, **arrays, **known, alternatives=alike)
 
     def _rule_entry(self, k: int) -> dict[str, Any]:
-        support = float(self.supports[k])
+        support, alike = float(self.supports[k]), self.alternatives
         interval = {} if self.error is None else {"interval": self._ends[1 + k].tolist()}
         return {
             "text": self.rules[k].text(self.schema),
             "conditions": self.rules[k].to_dict(),
             "coefficient": float(self.weights[1 + k]),
             **interval,
+            **({} if alike is None else {"alternatives": alike[k].to_dict()}),
             "support": None if np.isnan(support) else support,
             "importance": float(self.term_importances[k]),
         }

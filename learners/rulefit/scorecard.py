@@ -21,6 +21,7 @@ from scipy.special import expit
 from privfed.errors import InputError
 from privfed.learners.parameters import Integers, check_values
 from privfed.learners.private.model import deviations_of
+from privfed.learners.rulefit.alternatives import EXPLAINED, NONE, UNKNOWN
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
@@ -28,7 +29,7 @@ from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.axes import Axes
 
@@ -61,6 +62,8 @@ class ScoreCard:
     factor: float  #: points of one unit of log-odds
     #: v0, v1, v2: v0 + v1 t + v2 t^2 is the variance of the log-odds at a total t; None if unknown
     variance: tuple[float, float, float] | None = None
+    #: what noise does not tell from the model's terms; empty if it has no intervals
+    footnotes: tuple[str, ...] = ()
 
     @classmethod
     def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
@@ -77,8 +80,9 @@ class ScoreCard:
             raise InputError("the model is a constant: no score card can be made of it")
         factor = max_points / largest
         points = np.rint(np.array(values) * factor).astype(int)
+        notes = _footnotes(model, [rule for rule, own in zip(rules, points, strict=True) if own])
         rules, points = _merge(rules, points)
-        card = cls(model.schema, tuple(rules), points, intercept, factor)
+        card = cls(model.schema, tuple(rules), points, intercept, factor, footnotes=notes)
         return card if model.synthetic is None else card._fitted_to(model, model.synthetic)
 
     def _fitted_to(self, model: RuleEnsemble, X: np.ndarray) -> ScoreCard:
@@ -252,6 +256,7 @@ class ScoreCard:
     def __str__(self) -> str:
         lines = [ADD, *(f"{points:>4}  if {text}" for points, text in self._lines())]
         lines += [self._sentence, *(f"{total:>4}  {risk}" for total, risk in self._rows())]
+        lines += self.footnotes
         return "\n".join(lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
@@ -265,7 +270,9 @@ class ScoreCard:
         cells = [(literal(points), wrapped(text, 90)) for points, text in shown]
         lines = [text.split("\n") for _, text in cells]
         width = max(6.0, 1.0 + 0.08 * max(len(line) for parts in lines for line in parts))
-        ax = axes_of(ax, width, 1.1 + 0.2 * sum(map(len, lines)))
+        notes = wrapped("\n".join(self.footnotes), int(14 * width))
+        height = 0.2 * sum(map(len, lines)) + 0.15 * len(notes.splitlines())
+        ax = axes_of(ax, width, 1.1 + height)
         grid = ax.table(
             cells,
             colLabels=("points", "if"),
@@ -285,6 +292,7 @@ class ScoreCard:
         title = f"{ADD}\n{self._sentence}"
         ax.set_title(wrapped(title, int(12 * width)), fontsize=9, loc="left")
         ax.axis("off")
+        ax.text(0, -0.01, notes, fontsize=8, va="top", transform=ax.transAxes)
         return ax
 
     def to_html(self) -> str:
@@ -292,10 +300,12 @@ class ScoreCard:
         points = pd.DataFrame(self._lines(), columns=["points", "if"])
         risks = pd.DataFrame(self._rows(), columns=["total", self._risk])
         parts = ((ADD, points), (self._sentence, risks))
-        return "\n".join(
+        tables = [
             f"<p>{escape(intro)}</p>\n{table.to_html(index=False, justify='left')}"
             for intro, table in parts
-        )
+        ]
+        notes = [f"<p>{'<br>'.join(map(escape, self.footnotes))}</p>"] * bool(self.footnotes)
+        return "\n".join([*tables, *notes])
 
     _repr_html_ = to_html
 
@@ -317,7 +327,29 @@ class ScoreCard:
                 for _, page in pages
             )
             blocks += [f"{intro}\\nopagebreak", *map("\n".join, tabulars)]
-        return "\n\n".join(blocks)
+        notes = ["\\\\\n".join(map(_latex, self.footnotes))] * bool(self.footnotes)
+        return "\n\n".join([*blocks, *notes])
+
+
+def _footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
+    """Return what noise does not tell from the terms with points, after an explanation; see :attr:`footnotes`."""
+    if model.error is None:
+        return ()
+    if model.alternatives is None:
+        return (f"Alternatives to these lines: {UNKNOWN}.",)
+    names = [rule.text(model.schema) for rule in model.rules]
+    kept = [rule in rules for rule in model.rules]
+    for feature in model.terms.linear:
+        name = model.schema.names[feature]
+        names.append(shown(name))
+        kept.append(any(rule.features == (name,) and rule not in model.rules for rule in rules))
+    notes = [
+        f"{name}: {own.text(model.schema)}"
+        for name, own, there in zip(names, model.alternatives, kept, strict=True)
+        if own and there
+    ]
+    compared = max((own.compared for own in model.alternatives), default=0)
+    return (f"Alternatives to these lines: {EXPLAINED}.", *(notes or [f"{NONE} {compared}"]))
 
 
 def _signed(points: int) -> str:

@@ -7,18 +7,20 @@ variance is small relative to F's posterior variance and to F's own; then the en
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 from privfed.learners.private import PrivateModel
+from privfed.learners.rulefit.alternatives import ALIKE, Alternatives, Comparison, Term
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
-from privfed.learners.rulefit.rules import Terms
+from privfed.learners.rulefit.rules import Condition, Rule, Terms
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class ShortSettings:
 
 
 SETTINGS = ShortSettings()
+DRAWS = 128  #: of several outputs' errors, for :meth:`_Shortener._error_factors`
 
 
 def shortened(
@@ -121,7 +124,7 @@ class _Shortener:
         )
         columns = [*members.T, *terms[:, lines].T]
         signs = np.concatenate([self._signs(boxes), self.monotonic[lines]])
-        order = self._select(columns, signs, max_terms)
+        order, comparison = self._select(columns, signs, max_terms)
         order.sort(key=lambda k: max(k, len(boxes) - 1))  # lines in their order, after rules
         while True:  # terms with a wrong sign are removed
             design = np.empty((len(self.mass), len(order)), order="F")
@@ -145,7 +148,7 @@ class _Shortener:
         means = self.mass @ design / self.mass.sum()
         variances = self.mass @ (design - means) ** 2 / self.mass.sum()
         cutoffs, kept = self._compact(boxes[rules], limits)
-        return RuleEnsemble(
+        model = RuleEnsemble(
             self.fitted.schema,
             Terms(cutoffs, kept, tuple(linear)),
             unit * weights,
@@ -156,6 +159,10 @@ class _Shortener:
             residual_variance=unit**2 * max(0.0, float(np.average(squares, weights=self.weights))),
             synthetic=self._synthetic(),
         )
+        if comparison is None:
+            return model
+        found = self._alternatives(comparison.among(order), boxes, lines, model.rules)
+        return replace(model, alternatives=found)
 
     def _errors(self, influence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients' posterior covariance and errors' second moments, from :meth:`_refit`'s influence."""
@@ -275,7 +282,10 @@ class _Shortener:
             groups.append(boxes.astype(np.int64))
         return groups
 
-    def _select(self, columns: Sequence[np.ndarray], signs: np.ndarray, limit: int) -> list[int]:
+    def _select(
+        self, columns: Sequence[np.ndarray], signs: np.ndarray, limit: int
+    ) -> tuple[list[int], Comparison | None]:
+        """Return indices of the chosen terms, and how to compare others with them; None if errors are unknown."""
         weights = self.weights / self.weights.sum()
         root, target = np.sqrt(weights), self.scores - weights @ self.scores
         weighted = np.empty((len(weights), len(columns)), np.float32)
@@ -283,10 +293,99 @@ class _Shortener:
             weighted[:, j] = (column - weights @ column) * root
         gram = (weighted.T @ weighted).astype(float)
         moment = np.asarray(weighted.T @ (target * root), float)
-        variance = float(weights @ target**2)
+        own = float(weights @ target**2)
         negligible = SETTINGS.negligible[0 if self.logistic else 1]
-        tolerance = min(SETTINGS.enough * self.variance, max(SETTINGS.left * variance, negligible))
-        return _Selection(gram, moment, variance, signs).run(limit, tolerance)
+        tolerance = min(SETTINGS.enough * self.variance, max(SETTINGS.left * own, negligible))
+        selection = _Selection(gram, moment, own, signs)
+        order = selection.run(limit, tolerance)
+        if self.fitted.covariance is None:
+            return order, None
+        along = (weighted.T @ (self._error_factors() * root[:, None].astype(np.float32))).astype(
+            float
+        )
+        variance, shared = (along**2).sum(axis=1), along[order] @ along.T
+        return order, Comparison(
+            gram, moment, signs, selection.usable, tuple(order), variance, shared
+        )
+
+    def _error_factors(self) -> np.ndarray:
+        """Return E with E E' the covariance of records' errors of F, float32, shape (records, factors).
+
+        For several outputs E holds draws of the errors, over the root of their number.
+        """
+        assert self.fitted.covariance is not None
+        rng, several = np.random.default_rng(0), len(self.fitted.covariance) > 1
+        factors = np.zeros(1, np.float32)
+        for slope, spread in zip(self.slopes.T, self.fitted.covariance, strict=True):
+            values, vectors = np.linalg.eigh(spread)
+            root = vectors * np.sqrt(np.maximum(values, 0))
+            if several:
+                root = root @ rng.normal(size=(len(root), DRAWS)) / math.sqrt(DRAWS)
+            along = self.directions.astype(np.float32) @ root.astype(np.float32)
+            factors = factors + along * slope[:, None].astype(np.float32)
+        return factors
+
+    def _alternatives(
+        self, comparison: Comparison, boxes: np.ndarray, lines: np.ndarray, rules: Sequence[Rule]
+    ) -> tuple[Alternatives, ...]:
+        """Return what fits alike in the place of each term; ``rules`` are the chosen ones, as rounded."""
+        chosen, schema = comparison.chosen, self.fitted.schema
+        names = [str(name) for name in schema.names]
+        numbers = [self._numbers(boxes, chosen, rules, j) for j in range(len(names))]
+
+        @cache
+        def term(index: int) -> Term:
+            if index >= len(boxes):
+                return names[int(lines[index - len(boxes)])]
+            box = boxes[index]
+            used = np.flatnonzero((box[:, 0] > 0) | (box[:, 1] < self.sizes))
+            ends = {names[j]: numbers[j](*box[j].tolist()) for j in used}
+            return Rule.of(*(Condition(name, *own) for name, own in ends.items()))
+
+        terms = [*rules, *map(term, chosen[len(rules) :])]
+        found, known = [], set(terms)
+        for place, own in enumerate(terms):
+            chances = comparison.chances(place)
+            alike = np.flatnonzero(chances >= ALIKE)
+            best = map(term, alike[np.argsort(-chances[alike])].tolist())
+            others = [one for one in best if one not in known]
+            found.append(Alternatives.of(own, others, int(np.isfinite(chances).sum()), schema))
+        return tuple(found)
+
+    def _numbers(
+        self, boxes: np.ndarray, chosen: Sequence[int], rules: Sequence[Rule], column: int
+    ) -> Callable[[int, int], tuple[float | None, float | None]]:
+        """Return the thresholds by codes: of the rules, if rounding might make them the same, else round numbers."""
+        own, size = self.fitted.schema.features[column], int(self.sizes[column])
+        edges = [float(cut) for cut in self.fitted.basis.grid.cuts[column]]
+        below = np.concatenate([[0.0], np.cumsum(self.fitted.shares[column][:size])])
+        known = {
+            code: end
+            for index, rule in zip(chosen, rules, strict=False)
+            for c in rule.conditions
+            if c.feature == own.name
+            for code, end in zip(boxes[index, column].tolist(), (c.lower, c.upper), strict=True)
+            if end is not None
+        }
+
+        @cache
+        def number(code: int) -> float:
+            near = min(known, key=lambda one: abs(below[one] - below[code]), default=code)
+            if near in known and abs(below[near] - below[code]) <= SETTINGS.rounding:
+                return known[near]
+            return self._round(column, np.array([code]), np.zeros((0, 2)))[0][0]
+
+        def ends(low: int, high: int) -> tuple[float | None, float | None]:
+            rounded = own.kind != "category"
+            lower, upper = (
+                None if not 0 < code < size else number(code) if rounded else edges[code - 1]
+                for code in (low, high)
+            )
+            if lower is not None and upper is not None and not lower < upper:
+                return edges[low - 1], edges[high - 1]  # rounding left nothing between them
+            return lower, upper
+
+        return ends
 
     def _refit(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients, intercept first, and their derivatives by each record's F.

@@ -103,6 +103,7 @@ def test_it_is_post_processing() -> None:
     again = clone(model).fit(replay)
     assert np.array_equal(again.model_.weights, model.model_.weights)
     assert np.array_equal(again.model_.terms.boxes, model.model_.terms.boxes)
+    assert again.model_.alternatives == model.model_.alternatives is not None
 
 
 def test_stable_rules_have_one_column_each() -> None:
