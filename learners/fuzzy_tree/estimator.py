@@ -178,7 +178,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
                 break
             if opened[0] is root:
                 self._count, self._target = Target.from_answer(answers.only, self._usual)
-            if "weights" not in answers:
+            if "weights" not in answers or (self.noisy_ and not candidates):
                 break
             sums = LevelSums.from_answer(answers.only, whole)
             if opened[0] is root:

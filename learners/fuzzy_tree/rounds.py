@@ -99,7 +99,7 @@ class ModelRounds:
 
     def _see(self, told: SecondMoments) -> None:
         """Combine moments; rescale earlier residuals if records' weights changed."""
-        ratio = told.count.records / self.count.records
+        ratio = told.count.records / max(self.count.records, 1.0)
         self._told = [
             replace(own, sums=ratio * own.sums, noise=ratio**2 * own.noise) for own in self._told
         ]

@@ -39,7 +39,9 @@ class Count:
     deviation: float
 
     def joined(self, other: Count) -> Count:
-        """Combine both by precision; at least a number explained by noise."""
+        """Combine both by precision, an unknown one (infinite deviation) not at all; at least a number explained by noise."""
+        if math.isinf(self.deviation) and not math.isinf(other.deviation):
+            return other.joined(self)
         share = self.deviation**2 / (self.deviation**2 + other.deviation**2 + 1e-300)
         records = self.records + share * (other.records - self.records)
         deviation = math.sqrt(1 - share) * self.deviation
@@ -201,8 +203,7 @@ def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
     if f"node_{name}" in answer:
         total = float(answer.total(f"node_{name}")[0])
         variance = answer.deviation(f"node_{name}") ** 2
-    if name in answer:
-        cells = answer.total(name)[0]
+    if name in answer and len(cells := answer.total(name)[0]):
         other = answer.deviation(name) ** 2 * cells.shape[1] / len(cells)
         share = 1.0 if math.isinf(variance) else variance / max(variance + other, 1e-300)
         total += share * (float(cells.sum()) / len(cells) - total)
