@@ -29,19 +29,21 @@ def cells(paths: Iterable[Iterable[Iterable[int]]]) -> list[Cell]:
 @dataclass(frozen=True, eq=False)
 class Geometry:
     """How a query scales features, and the number of fuzzy sets of each: ``partition``, or
-    ``sets``.
+    ``sets``; uniform ones, or with ``peaks`` by feature.
     """
 
     sets: int
     lower: np.ndarray
     upper: np.ndarray
     partition: tuple[int, ...] = ()
+    peaks: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Geometry:
         """Read it from a query's public values."""
         own = tuple(int(sets) for sets in query.get("partition", ()))
-        return cls(int(query["sets"]), query["lower"], query["upper"], own)
+        peaks = tuple(tuple(map(float, each)) for each in query.get("peaks", ()))
+        return cls(int(query["sets"]), query["lower"], query["upper"], own, peaks)
 
     @property
     def each(self) -> np.ndarray:
@@ -52,7 +54,8 @@ class Geometry:
         """The geometry of some features, in their order."""
         chosen = list(features)
         own = tuple(self.partition[feature] for feature in chosen) if self.partition else ()
-        return Geometry(self.sets, self.lower[chosen], self.upper[chosen], own)
+        peaks = tuple(self.peaks[feature] for feature in chosen) if self.peaks else ()
+        return Geometry(self.sets, self.lower[chosen], self.upper[chosen], own, peaks)
 
     def unit(self, x: np.ndarray) -> np.ndarray:
         """Scale features to [0, 1] and clip, shape (records, features)."""
@@ -62,6 +65,12 @@ class Geometry:
 
     def degrees(self, unit: np.ndarray) -> np.ndarray:
         """Memberships in every set, shape (records, features, sets)."""
+        if self.peaks:
+            found = np.zeros((*unit.shape, self.sets))
+            for feature, own in enumerate(self.peaks):
+                for number, row in enumerate(np.eye(len(own))):
+                    found[:, feature, number] = np.interp(unit[:, feature], own, row)
+            return found
         stretched = unit * (self.each - 1)
         away = np.abs(stretched[..., None] - np.arange(self.sets))
         return np.asarray(np.maximum(0.0, 1 - away))
