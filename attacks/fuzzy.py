@@ -29,19 +29,21 @@ def cells(paths: Iterable[Iterable[Iterable[int]]]) -> list[Cell]:
 @dataclass(frozen=True, eq=False)
 class Geometry:
     """How a query scales features, and the number of fuzzy sets of each: ``partition``, or
-    ``sets``.
+    ``sets``; uniform ones, or with ``peaks`` by feature.
     """
 
     sets: int
     lower: np.ndarray
     upper: np.ndarray
     partition: tuple[int, ...] = ()
+    peaks: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
     def of(cls, query: Mapping[str, Any]) -> Geometry:
         """Read it from a query's public values."""
         partition = tuple(int(sets) for sets in query.get("partition", ()))
-        return cls(int(query["sets"]), query["lower"], query["upper"], partition)
+        peaks = tuple(tuple(map(float, each)) for each in query.get("peaks", ()))
+        return cls(int(query["sets"]), query["lower"], query["upper"], partition, peaks)
 
     @property
     def n_sets(self) -> np.ndarray:
@@ -52,7 +54,8 @@ class Geometry:
         """The geometry of some features, in their order."""
         chosen = list(features)
         partition = tuple(self.partition[feature] for feature in chosen) if self.partition else ()
-        return Geometry(self.sets, self.lower[chosen], self.upper[chosen], partition)
+        peaks = tuple(self.peaks[feature] for feature in chosen) if self.peaks else ()
+        return Geometry(self.sets, self.lower[chosen], self.upper[chosen], partition, peaks)
 
     def unit(self, X: np.ndarray) -> np.ndarray:
         """Scale features to [0, 1] and clip, shape (records, features)."""
@@ -62,6 +65,12 @@ class Geometry:
 
     def degrees(self, unit: np.ndarray) -> np.ndarray:
         """Memberships in every set, shape (records, features, sets)."""
+        if self.peaks:
+            degrees = np.zeros((*unit.shape, self.sets))
+            for feature, peaks in enumerate(self.peaks):
+                for number, row in enumerate(np.eye(len(peaks))):
+                    degrees[:, feature, number] = np.interp(unit[:, feature], peaks, row)
+            return degrees
         stretched = unit * (self.n_sets - 1)
         away = np.abs(stretched[..., None] - np.arange(self.sets))
         return np.asarray(np.maximum(0.0, 1 - away))

@@ -19,6 +19,7 @@ from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
 from privfed.learners.fuzzy_tree.fuzzy import (
     Memberships,
+    Peaks,
     Sets,
     activations,
     labels,
@@ -28,11 +29,12 @@ from privfed.learners.fuzzy_tree.fuzzy import (
 from privfed.learners.fuzzy_tree.growth import FuzzyNode, LevelSums, Stop, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
 from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
+from privfed.learners.fuzzy_tree.partitions import Partitions
 from privfed.learners.fuzzy_tree.percentiles import ScalingBounds, most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.rounds import ModelRounds
-from privfed.learners.fuzzy_tree.rules import FuzzyRule, counts, drawn, legend, rules
+from privfed.learners.fuzzy_tree.rules import FuzzyRule, counts, drawn, legend, peaks, rules
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Integers, Names, Reals, StrOptions
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Fitted numbers that are saved unchanged; the tree and its leaves have their own forms.
-_KEPT = ("lower_", "upper_", "target_", "rounds_", "noisy_", "mean_activation_")
+_KEPT = ("lower_", "upper_", "target_", "peaks_", "rounds_", "noisy_", "mean_activation_")
 
 
 class FuzzyTreeRegressor(FederatedRegressor):
@@ -56,7 +58,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     Args:
         n_fuzzy_sets: uniform triangular fuzzy sets of each feature, T_f: one number for all, a list in the schema's
-            order, or a table by name (default 5).
+            order, or a table by name (default 5). A private tree may split a feature into two sets instead, one of
+            them with the few records at one end.
         min_gain: minimum partition fuzzy gain of a split, th_PFGain (target scaled to [0, 1]).
         min_samples_split: a split node has more than this fraction of the records, th_min_instances_split.
         max_depth: maximum splits on a path; None for no limit.
@@ -129,12 +132,16 @@ class FuzzyTreeRegressor(FederatedRegressor):
         self._start(federation)
         check_round(self.clients_per_round, len(federation.clients))
         self.rounds_, self.noisy_ = 0, False
+        self.peaks_: tuple[Peaks, ...] = ()
         self._draw = np.random.default_rng(self.random_state)
         ends = ScalingBounds(federation.schema)
         if self.scaling == "released":
             ends.learn(lambda query: self._ask(federation, query).only, self.n_bins)
         self.lower_, self.upper_, self.target_ = ends.lower, ends.upper, ends.target
-        self._target_var = ends.usual
+        self._target_var, self._clip = ends.usual, ends.clip
+        self._partitions = Partitions.uniform(self._partition)
+        if ends.end_values is not None and self.max_depth != 0:
+            self._partitions = self._partitions.with_ends(ends.end_fractions, ends.end_values)
         self.root_ = self._grow(federation)
         self.leaves_ = [node for node in self._nodes() if node.leaf]
         self._fit_leaves(federation)
@@ -164,26 +171,23 @@ class FuzzyTreeRegressor(FederatedRegressor):
         opened, total = [root], 0.0
         self._count, self._target = Count(0.0, math.inf), Target()
         while opened and (opened[0] is root or self.max_depth != 0):
-            query = Level(
-                tuple(node.path for node in opened),
-                max(self._partition),
-                self.lower_,
-                self.upper_,
-                candidates,
-                partition=self._uneven,
-                target=self.target_,
-            )
+            self.peaks_ = self._partitions.peaks
+            paths = tuple(node.path for node in opened)
+            query = Level(paths, *self._scale, candidates, **self._fuzzy)
             answers = self._ask(federation, query)
             if not answers.releases():
                 break
             if opened[0] is root:
                 self._count, self._target = Target.from_answer(answers.only, self._target_var)
-            if "weights" not in answers:
+            if "weights" not in answers or (self.noisy_ and not candidates):
                 break
             sums = LevelSums.from_answer(answers.only, total)
             if opened[0] is root:
                 total, stop = float(sums.nodes[0].sum()), stop.scaled_to(sums)
+            sums, chosen = self._partitions.chosen(sums, candidates, self.gains)
             opened = split_level(opened, query, sums, stop)
+            self._partitions = self._partitions.fixed(root.split_features, chosen)
+        self.peaks_ = self._partitions.settled(root.split_features).peaks
         return root
 
     def _fit_leaves(self, federation: Disclosure) -> None:
@@ -204,8 +208,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _equations(self, federation: Disclosure, paths: tuple[Path, ...]) -> tuple[Answer, Answer]:
         """Query the normal equations and the activations of some leaves."""
-        common = (paths, max(self._partition), self.lower_, self.upper_)
-        fuzzy: dict[str, Any] = {"partition": self._uneven, "target": self.target_}
+        common, fuzzy = (paths, *self._scale), self._fuzzy
         leaves = Leaves(*common, _chosen(self.schema_, self.leaf_features), **fuzzy)
         equations, activation = self._ask(federation, leaves, Activations(*common, **fuzzy))
         return equations, activation
@@ -261,8 +264,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _fit_noisily(self, federation: Disclosure, paths: tuple[Path, ...]) -> None:
         """Fit one linear model in rounds; then an effect for each leaf, if leaves seem to differ."""
         features = _chosen(self.schema_, self.leaf_features)
-        scale = (max(self._partition), self.lower_, self.upper_)
-        fuzzy: dict[str, Any] = {"partition": self._uneven, "target": self.target_}
+        scale, fuzzy = self._scale, self._fuzzy
 
         def moments(coordinates: Coordinates) -> Answer | None:
             query = Moments(((),), *scale, coordinates, **fuzzy)
@@ -276,10 +278,13 @@ class FuzzyTreeRegressor(FederatedRegressor):
             answer = self._ask(federation, query).only
             return answer if "residuals" in answer else None
 
-        columns = zip(self._partition, self.schema_.features, strict=True)
-        sets = [(n, n == len(column.categories)) for n, column in columns]
-        learning = ModelRounds(moments, residuals, features, self._count, self._target, sets)
-        effects = learning.learn(paths, np.array([leaf.weight for leaf in self.leaves_]))
+        columns = zip(self.sets_, self.schema_.features, strict=True)
+        sets = [(n, len(n) == len(column.categories)) for n, column in columns]
+        known = (self._count, self._target, sets, self._clip)
+        learning = ModelRounds(moments, residuals, features, *known)
+        apart = [abs(leaf.mean - self.root_.mean) for leaf in self.leaves_ if self.peaks_]
+        weights = np.array([leaf.weight for leaf in self.leaves_])
+        effects = learning.learn(paths, weights, max(apart, default=0.0))
         if learning.blank:
             equations, _ = self._equations(federation, ((),))
             if "gram" in equations and "moment" in equations:
@@ -296,6 +301,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         model, inner = learning.plain, []
         if effects is None:
             self.root_ = FuzzyNode((), mean=self.root_.mean, weight=self.root_.weight)
+            self.peaks_ = ()
             self.leaves_, effects = [self.root_], np.zeros((1, len(model)))
         else:
             inner = [node for node in self._nodes() if not node.leaf]
@@ -345,7 +351,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _match(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return each row's best leaf, and whether any is active."""
-        memberships = Memberships.from_unit(unit, self._partition)
+        memberships = self._memberships(unit)
         best = np.zeros(len(unit))
         chosen = np.zeros(len(unit), dtype=np.int64)
         leaves = activations(memberships, [leaf.path for leaf in self.leaves_])
@@ -357,7 +363,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     def _deepest_model(self, row: np.ndarray) -> np.ndarray:
         """Return the model of the deepest node that a row reaches by its strongest branch."""
-        memberships, node = Memberships.from_unit(row, self._partition), self.root_
+        memberships, node = self._memberships(row), self.root_
         while True:
             assert node.feature is not None and node.model is not None
             degree = {
@@ -369,15 +375,31 @@ class FuzzyTreeRegressor(FederatedRegressor):
                 return node.model
             node = node.children[branch]
 
+    def _memberships(self, unit: np.ndarray) -> Memberships:
+        if self.peaks_:
+            return Memberships.from_peaks(unit, self.peaks_)
+        return Memberships.from_unit(unit, self._partition)
+
+    @property
+    def sets_(self) -> tuple[Peaks, ...]:
+        """The peaks of each feature's sets, 0 at its scaling's lower end and 1 at the upper one."""
+        return self.peaks_ or Partitions.uniform(self._partition).finest
+
     @property
     def _partition(self) -> tuple[int, ...]:
         """Return the number of fuzzy sets of each feature."""
-        return sets_of(self.n_fuzzy_sets, self.schema_)
+        return tuple(map(len, self.peaks_)) or sets_of(self.n_fuzzy_sets, self.schema_)
 
     @property
-    def _uneven(self) -> tuple[int, ...]:
-        """Return the same if features differ, as in queries."""
-        return self._partition if len(set(self._partition)) > 1 else ()
+    def _scale(self) -> tuple[int, np.ndarray, np.ndarray]:
+        """Return the maximum number of sets and the scaling, as in queries."""
+        return max(self._partition), self.lower_, self.upper_
+
+    @property
+    def _fuzzy(self) -> dict[str, Any]:
+        """Return how the sets and the target are, as in queries."""
+        uneven = self._partition if len(set(self._partition)) > 1 else ()
+        return {"partition": uneven, "target": self.target_, "peaks": self.peaks_}
 
     # --- the fitted model -----------------------------------------------------------
 
@@ -467,8 +489,10 @@ class FuzzyTreeRegressor(FederatedRegressor):
             "model": "fuzzy regression tree, maximum matching",
             "target": target.name,
             "sets": {
-                name: list(labels(n)) for name, n in zip(schema.names, self._partition, strict=True)
+                name: list(labels(own))
+                for name, own in zip(schema.names, self._partition, strict=True)
             },
+            "peaks": {n: peaks(self, k).tolist() for k, n in enumerate(schema.names)},
             "scaling": {
                 name: [float(low), float(high)]
                 for name, low, high in zip(schema.names, self.lower_, self.upper_, strict=True)

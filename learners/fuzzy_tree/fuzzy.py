@@ -15,7 +15,10 @@ from privfed.questions.cells import Path
 from privfed.questions.part import GRID
 from privfed.tables.schema import Schema
 
+Peaks = tuple[float, ...]  #: Peaks of one feature's sets, from 0 to 1, rising
 LEAST = float(GRID)  #: Minimum activation: sums truncate smaller ones to zero
+MOST_SETS = 99  #: Maximum sets of a feature
+MIN_DISTANCE = 1e-4  #: Minimum distance of neighbouring peaks
 CELLS = 2**17  #: Maximum values of an array processed at once, unless one record has more
 ACTIVATIONS = 2**20  #: Maximum activations in memory, unless one record has more
 #: Names of a partition's sets by number of sets, from low to high.
@@ -52,6 +55,17 @@ class Memberships:
         below = np.minimum(stretched.astype(np.int64), counts - 2).astype(np.uint8)
         return cls(below, stretched - below)
 
+    @classmethod
+    def from_peaks(cls, unit: np.ndarray, peaks: Sequence[Peaks]) -> Memberships:
+        """Compute the same in triangular sets with any peaks, by feature; values beyond the outermost peaks are in one set."""
+        below, rest = np.empty(unit.shape, np.uint8), np.empty(unit.shape)
+        for column, own in enumerate(peaks):
+            values, at = unit[:, column], np.array(own)
+            lower = np.clip(np.searchsorted(at, values, side="right") - 1, 0, len(at) - 2)
+            degree = (values - at[lower]) / (at[lower + 1] - at[lower])
+            below[:, column], rest[:, column] = lower, np.clip(degree, 0.0, 1.0)
+        return cls(below, rest)
+
     def degree(self, rows: np.ndarray, feature: int, fuzzy_set: int) -> np.ndarray:
         """Return some records' membership in one set of one feature."""
         below, rest = self.below[rows, feature], self.rest[rows, feature]
@@ -74,7 +88,7 @@ class Sets(Allowed):
         return _TWO.holds(value)
 
 
-_TWO = Integers(at_least=2, at_most=99)
+_TWO = Integers(at_least=2, at_most=MOST_SETS)
 _UNNAMED = 5  #: Number of sets of features that are not in the table
 
 

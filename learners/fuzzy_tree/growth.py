@@ -34,6 +34,12 @@ class FuzzyNode:
         """Whether the node does not split."""
         return self.feature is None
 
+    @property
+    def split_features(self) -> set[int]:
+        """The features of its own split and of those below it."""
+        own = set() if self.feature is None else {self.feature}
+        return own.union(*(child.split_features for child in self.children.values()))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the node and its subtree as plain data."""
         return {
@@ -68,7 +74,7 @@ class Stop:
     def scaled_to(self, root: LevelSums) -> Stop:
         """Return a smaller minimum gain for a target that varies little in its bounds (for exact sums)."""
         variance = float(fuzzy_variance(*root.nodes)[0])
-        if root.noise[0] > 0 or not variance > 0:
+        if root.noise[1].any() or not variance > 0:
             return self
         return replace(self, gain=self.gain * min(1.0, variance / SETTINGS.min_target_variance))
 
@@ -98,14 +104,14 @@ class LevelSums:
     fraction: np.ndarray  #: each node's fraction of the records
     #: branches withheld by some client, of nodes with more weight than released
     hidden: np.ndarray
-    #: standard deviations of the noise in WS and WLS cells; zero if exact
-    noise: tuple[float, float] = (0.0, 0.0)
+    #: standard deviations of the noise in WS and WLS cells, broadcastable to them; zero if exact
+    noise: tuple[np.ndarray, np.ndarray] = (np.zeros(()), np.zeros(()))
 
     @classmethod
     def from_answer(cls, answer: Answer, total_weight: float) -> LevelSums:
         """Read the clients' sums; withheld ones are estimated, fractions by `total_weight`, the weight of all records."""
         cells = FuzzySums(*map(answer.total, FuzzySums._fields))
-        noise = (answer.deviation("weights"), answer.deviation("linear"))
+        noise = np.array(answer.deviation("weights")), np.array(answer.deviation("linear"))
         if "node_weights" in answer and not noise[0]:
             nodes = FuzzySums(*(answer.total(f"node_{n}") for n in FuzzySums._fields))
             fraction = answer.total("node_strong") / max(float(answer.total("records")), 1.0)
@@ -128,25 +134,36 @@ class LevelSums:
             hidden = np.zeros_like(present)
         return cls(cells, nodes, present, fraction, hidden, noise)
 
+    def departures(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return how far each cell's WLS is from its WS times the node's mean, and the standard deviation of its noise."""
+        weights = self.nodes.weights
+        mean = (self.nodes.linear / np.where(weights > 0, weights, 1.0))[:, None, None]
+        away = self.cells.linear - mean * self.cells.weights
+        return away, np.hypot(self.noise[1], mean * self.noise[0])
+
     def gains(self, form: str) -> np.ndarray:
         """Return the partition fuzzy gain of each feature at each node (paper, Eq. 18), shape (node, feature).
 
-        The expected gain of noise is subtracted: variance v in a cell's WLS adds v / WS to the explained sum of
-        squares. ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is never
-        withheld.
+        ``"told"`` compares the cells with their own sum, ``"literal"`` with the node's, which is never withheld. With
+        noise, the gain is the variance of the cells' means about the node's, less what noise adds to it.
         """
         weights, linear, squares = self.cells
         kept = np.where(self.present, weights, 0.0)
         total = kept.sum(axis=2)
-        within = (fuzzy_variance(kept, linear, squares) * kept).sum(axis=2)
         safe = np.where(total > 0, total, 1.0)
-        if form == "literal" or self.noise[0] > 0:
-            before = fuzzy_variance(*self.nodes)[:, None]
+        if self.noise[1].any():
+            away, deviation = self.departures()
+            array = np.where(self.present, away**2 - deviation**2, 0.0)
+            gains = (array / np.where(kept > 0, kept, 1.0)).sum(axis=2) / safe
         else:
+            within = (fuzzy_variance(kept, linear, squares) * kept).sum(axis=2)
             released = (np.where(self.present, array, 0.0).sum(axis=2) for array in self.cells)
-            before = fuzzy_variance(*released)
-        spurious = np.where(self.present, self.noise[1] ** 2 / np.where(kept > 0, kept, 1.0), 0.0)
-        gains = before - within / safe - spurious.sum(axis=2) / safe
+            before = (
+                fuzzy_variance(*self.nodes)[:, None]
+                if form == "literal"
+                else fuzzy_variance(*released)
+            )
+            gains = before - within / safe
         return np.asarray(np.where(total > 0, gains, -np.inf))
 
 
@@ -162,7 +179,7 @@ def split_level(
     limit = math.inf if stop.depth is None else stop.depth
     for number, node in enumerate(nodes):
         weight, linear, _ = (float(total[number]) for total in sums.nodes)
-        _place(node, weight, linear, node.mean, sums.noise[1])
+        _place(node, weight, linear, node.mean, float(sums.noise[1].min()))
         used = {feature for feature, _ in node.path}
         allowed = np.array([feature not in used for feature in query.features])
         if not allowed.any() or len(node.path) >= limit or sums.fraction[number] <= stop.fraction:
@@ -180,13 +197,14 @@ def _branch(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int
     """Add a child for each branch with records, or possibly withheld ones."""
     present, hidden = sums.present[cell], sums.hidden[cell]
     branches = [array[cell] for array in sums.cells[:2]]
+    noise = np.broadcast_to(sums.noise[1], sums.present.shape)[cell]
     withheld = [
         total[cell[0]] - array.sum() for total, array in zip(sums.nodes, branches, strict=False)
     ]
     for branch in np.flatnonzero(present | hidden):
         weight, linear = [array[branch] for array in branches] if present[branch] else withheld
         child = FuzzyNode((*node.path, (feature, int(branch))))
-        _place(child, float(weight), float(linear), node.mean, sums.noise[1])
+        _place(child, float(weight), float(linear), node.mean, float(noise[branch]))
         node.children[int(branch)] = child
     node.feature = feature if node.children else None
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from privfed.exchange.disclosure import Answer
+from privfed.learners.fuzzy_tree.fuzzy import to_unit
 from privfed.learners.fuzzy_tree.queries import Scaling
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.mass import Mass
@@ -60,18 +61,33 @@ class Histograms:
         ends = np.array([*map(self._ends, self.likely, self.edges)])
         return ends[:, 0], ends[:, 1]
 
+    def noisy_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the percentiles, the last column's beyond all bins whose counts no noise explains.
+
+        Few records far from others may have most of a target's variance. The bins beyond a refined range do not count,
+        as records anywhere in them do.
+        """
+        lower, upper = self.percentiles()
+        widths = np.diff(self.edges[-1])
+        proven = self.counts[-1] > SETTINGS.proven_count * self.noise[-1]
+        bins = np.flatnonzero(proven & (widths < 1.5 * widths.min()))
+        if len(bins):
+            lower[-1] = min(lower[-1], self.edges[-1, bins[0]])
+            upper[-1] = max(upper[-1], self.edges[-1, bins[-1] + 1])
+        return lower, upper
+
     @cached_property
     def likely(self) -> np.ndarray:
         """Nonnegative counts; if noisy, posterior means (:mod:`privfed.learners.mass`)."""
         noisy = self.noise > 0
         counts: np.ndarray = np.maximum(self.counts, 0.0)
         if noisy.any():
-            variance, records = self.noise[noisy] ** 2, self._totals[noisy]
+            variance, records = self.noise[noisy] ** 2, self.totals[noisy]
             counts[noisy] = Mass.from_counts(self.counts[noisy], variance, records).counts
         return counts
 
     @property
-    def _totals(self) -> np.ndarray:
+    def totals(self) -> np.ndarray:
         """Return the records by feature; with noise, averaged over features."""
         sums: np.ndarray = self.counts.sum(axis=1)
         noisy = self.noise > 0
@@ -102,7 +118,7 @@ class Histograms:
     def noisy(self, column: int) -> bool:
         """Whether the noise of a mean over all bins is noticeable relative to the column's variance."""
         width = float(self.edges[column, -1] - self.edges[column, 0])
-        mean = width * float(self.noise[column]) / max(float(self._totals[column]), 1.0)
+        mean = width * float(self.noise[column]) / max(float(self.totals[column]), 1.0)
         return bool(mean**2 > SETTINGS.shown_variance * self.moments()[1][column])
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -112,6 +128,16 @@ class Histograms:
         means = (fractions * middles).sum(axis=1)
         squares = (middles - means[:, None]) ** 2 + widths**2 / 12
         return means, (fractions * squares).sum(axis=1)
+
+    def clip(self, place: int) -> float:
+        """Return the least limit, in a column's std, that cuts off little of its variance."""
+        middles = (self.edges[place, 1:] + self.edges[place, :-1]) / 2
+        fractions = self.likely[place] / max(float(self.likely[place].sum()), 1e-9)
+        squares = (middles - fractions @ middles) ** 2
+        squares = squares / max(float(fractions @ squares), 1e-300)
+        tried = np.linspace(*SETTINGS.clips, 36)
+        cut = np.maximum(squares - tried[:, None] ** 2, 0.0) @ fractions
+        return float(tried[np.append(np.flatnonzero(cut <= SETTINGS.clipped_variance), -1)[0]])
 
     def with_former(self, former: Histograms) -> Histograms:
         """Return these counts combined with earlier rounds' by precision, for equal bins."""
@@ -126,8 +152,9 @@ class Histograms:
 
         With noise, only features with percentiles a few bins apart are refined, over both at once.
         """
-        divide = _closer if self.noise.any() else _windows
-        return np.array([*map(divide, self.edges, *self.percentiles())])
+        if self.noise.any():
+            return np.array([*map(_closer, self.edges, *self.noisy_ends())])
+        return np.array([*map(_windows, self.edges, *self.percentiles())])
 
 
 def _fine(edges: np.ndarray, low: float, high: float, tolerance: float, integer: bool) -> bool:
@@ -217,6 +244,10 @@ class ScalingBounds:
     #: a released interval of the target; empty for its public bounds
     target: tuple[float, ...] = ()
     usual: float = SETTINGS.usual_variance  #: variance of the target over its interval's square
+    clip: float = SETTINGS.clips[0]  #: limit of residuals, in their std
+    end_fractions: tuple[float, ...] = ()  #: of the records, that may have sets of their own
+    #: the features' values, scaled to [0, 1], with such fractions below and above, shape (2, fractions, features)
+    end_values: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         self.lower, self.upper = self.schema.lower.copy(), self.schema.upper.copy()
@@ -264,12 +295,25 @@ class ScalingBounds:
         """Set a noisy round's percentiles, only for intervals far narrower than the bounds."""
         features, bounds = len(self.lower), self._bounds
         fractions = [SETTINGS.narrow] * features + [SETTINGS.narrow_target]
-        columns = zip(*histograms.percentiles(), bounds, fractions, strict=True)
+        columns = zip(*histograms.noisy_ends(), bounds, fractions, strict=True)
         ends = [widened(float(a), float(b), bounds=public, share=f) for a, b, public, f in columns]
         if not histograms.noisy(features):  # clipping beyond the ends would gain nothing
             ends[-1] = ()
         intervals = [narrow or public for narrow, public in zip(ends, bounds, strict=True)]
         self.lower, self.upper = np.array(intervals[:features], float).reshape(-1, 2).T.copy()
         self.target = ends[-1]
+        self.clip = histograms.clip(features)
+        self._take_ends(histograms)
         low, high = intervals[-1]
         self.usual = float(histograms.moments()[1][-1]) / (high - low) ** 2
+
+    def _take_ends(self, counted: Histograms) -> None:
+        """Set the quantiles at which few records may have sets of their own, as many as noise allows."""
+        signal = float(counted.totals[0]) / 100 / max(float(counted.noise[0]), 1e-300)
+        allowed = [own for least, own in SETTINGS.end_fractions if signal >= least]
+        self.end_fractions, self.end_values = allowed[-1] if allowed else (), None
+        ordered = [column.kind != "category" for column in self.schema.features]
+        each = [replace(counted, ends=(own, 1 - own)).percentiles() for own in self.end_fractions]
+        if each:
+            unit = to_unit(np.array(each)[..., :-1], self.lower, self.upper)
+            self.end_values = np.where(ordered, unit, np.nan).swapaxes(0, 1)

@@ -11,7 +11,15 @@ from typing import ClassVar
 import numpy as np
 
 from privfed.errors import QueryError
-from privfed.learners.fuzzy_tree.fuzzy import ACTIVATIONS, pieces, reached_nodes, to_unit
+from privfed.learners.fuzzy_tree.fuzzy import (
+    ACTIVATIONS,
+    MIN_DISTANCE,
+    MOST_SETS,
+    Peaks,
+    pieces,
+    reached_nodes,
+    to_unit,
+)
 from privfed.learners.fuzzy_tree.sums import (
     ComplementarySuppression,
     Fuzzified,
@@ -123,10 +131,13 @@ class FuzzyQuery(Query):
     #: ends of a released interval of the target; empty for the public bounds. Targets are clipped
     #: to it, so that sensitivities do not depend on it.
     target: tuple[float, ...] = field(default=(), kw_only=True)
+    #: peaks of the sets by feature, from earlier releases; empty if they are uniform. Sensitivities do not depend on
+    #: them: a value's memberships are in two neighbouring sets, and sum to one, for any.
+    peaks: tuple[Peaks, ...] = field(default=(), kw_only=True)
 
     def _check(self, schema: Schema) -> None:
         features = len(schema.features)
-        if schema.target is None or not 2 <= self.sets <= 99 or not self.nodes:
+        if schema.target is None or not 2 <= self.sets <= MOST_SETS or not self.nodes:
             raise QueryError("malformed", "a fuzzy tree needs a target, sets and nodes")
         for bound in (self.lower, self.upper):
             if bound.shape != (features,) or bound.dtype.kind != "f":
@@ -139,6 +150,11 @@ class FuzzyQuery(Query):
         sets = self.partition
         if sets and (len(sets) != features or min(sets) < 2 or max(sets) > self.sets):
             raise QueryError("malformed", "each feature needs from two to the most sets")
+        if self.peaks:
+            if tuple(map(len, self.peaks)) != (sets or (self.sets,) * features):
+                raise QueryError("malformed", "each set needs a peak")
+            if not all(one[0] >= 0 and one[-1] <= 1 and _rising(one) for one in self.peaks):
+                raise QueryError("malformed", "peaks must rise, between 0 and 1")
         check_paths(self.nodes, features, self.sets)
 
     def _check_features(self, schema: Schema) -> None:
@@ -148,11 +164,11 @@ class FuzzyQuery(Query):
 
     def _prepare(self, view: View) -> Fuzzified:
         scale = (self.lower.tobytes(), self.upper.tobytes(), self.target)
-        key = ("fuzzy_tree", self.sets, self.partition, *scale)
+        key = ("fuzzy_tree", self.sets, self.partition, self.peaks, *scale)
         if view.cache.get("fuzzy_tree.key") != key:
             view.cache["fuzzy_tree.key"] = key
             view.cache["fuzzy_tree"] = Fuzzified.from_view(
-                view, self.partition or self.sets, (self.lower, self.upper), self.target
+                view, self.partition or self.sets, (self.lower, self.upper), self.target, self.peaks
             )
         prepared: Fuzzified = view.cache["fuzzy_tree"]
         return prepared
@@ -336,6 +352,11 @@ class Activations(FuzzyQuery):
             return {}
         suppressed = self._suppression(view).nodes | few(exact["counts"])
         return {"weights": suppressed, "counts": suppressed}
+
+
+def _rising(peaks: Peaks) -> bool:
+    """Whether each peak is so far above the one before that their difference has an inverse."""
+    return bool((np.diff(peaks) >= MIN_DISTANCE).all())
 
 
 # --- sensitivities ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from privfed.exchange.disclosure import Answer
+from privfed.learners.fuzzy_tree.fuzzy import Peaks
 from privfed.learners.fuzzy_tree.linear import Coordinates
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import (
@@ -32,8 +33,9 @@ class ModelRounds:
     features: tuple[int, ...]  #: positions of the linear terms
     count: Count  #: of the records
     target: Target  #: estimates of the target
-    #: by feature of the schema, number of sets, and whether each has only categories
-    sets: Sequence[tuple[int, bool]]
+    #: by feature of the schema, its sets' peaks, and whether each has only one category
+    sets: Sequence[tuple[Peaks, bool]]
+    clip: float = SETTINGS.clips[0]  #: limit of residuals, in their std
     coordinates: Coordinates = field(init=False)
     model: np.ndarray = field(init=False)
 
@@ -67,12 +69,15 @@ class ModelRounds:
             return True
         return self._shape.explained(self.model) < SETTINGS.min_explained * self.target.variance
 
-    def learn(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
+    def learn(
+        self, leaves: Sequence[Path], weights: np.ndarray, apart: float = 0.0
+    ) -> np.ndarray | None:
         """Run all rounds; return leaf effects in (1, u - 1/2), shape (leaves, width), or None for a single model.
 
         Args:
             leaves: of a tree, which the last round may be about.
             weights: records by leaf, as far as known.
+            apart: maximum difference between a leaf's mean target and that of all, which residuals of leaves may have.
         """
         for number in range(SETTINGS.moment_rounds):
             if number:
@@ -89,7 +94,7 @@ class ModelRounds:
             self._step()
         effects = None
         if len(leaves) > 1 and self._pays(len(leaves)):
-            effects = self._leaves(leaves, weights)
+            effects = self._leaves(leaves, weights, apart)
         else:
             self._step()
         self.model = self._without_flat(self.model)
@@ -99,7 +104,7 @@ class ModelRounds:
 
     def _combine(self, moments: SecondMoments) -> None:
         """Combine moments; rescale earlier residuals if records' weights changed."""
-        ratio = moments.count.records / self.count.records
+        ratio = moments.count.records / max(self.count.records, 1.0)
         self._rounds = [
             replace(r, sums=ratio * r.sums, noise=ratio**2 * r.noise) for r in self._rounds
         ]
@@ -187,7 +192,7 @@ class ModelRounds:
         return max(total - SETTINGS.explained_trust * explained, SETTINGS.min_unexplained * total)
 
     def _clip(self) -> float:
-        limit = max(SETTINGS.min_clip, SETTINGS.clip * math.sqrt(self._residual_var))
+        limit = max(SETTINGS.min_clip, self.clip * math.sqrt(self._residual_var))
         return min(1.0 if self._rounds else 0.5 + abs(self.target.mean), limit)
 
     def _step(self) -> None:
@@ -213,9 +218,14 @@ class ModelRounds:
         required = SETTINGS.records_per_noise * self._noise * self.coordinates.width
         return self.count.records / leaves > required
 
-    def _leaves(self, leaves: Sequence[Path], weights: np.ndarray) -> np.ndarray | None:
+    def _leaves(
+        self, leaves: Sequence[Path], weights: np.ndarray, apart: float
+    ) -> np.ndarray | None:
         """Return leaf effects if they are probable, else None."""
-        answer = self.ask_residuals(leaves, self.coordinates, self.model, self._clip())
+        clip = self._clip()
+        if apart:
+            clip = min(1.0, max(clip, apart + math.sqrt(self._residual_var)))
+        answer = self.ask_residuals(leaves, self.coordinates, self.model, clip)
         if answer is None:
             return None
         floored = np.maximum(weights, weights.sum() / len(leaves) / 50)
@@ -231,12 +241,22 @@ class ModelRounds:
         )
 
     def _within(self, path: Path) -> DesignEstimate:
-        """Return the design within a leaf's sets: a triangle has variance h^2 / 6, a category's set none."""
+        """Return the design within a leaf's sets; a category's set has no variance."""
         steps = [(self.features.index(f), *self.sets[f], k) for f, k in path if f in self.features]
         if not steps:
             return self._shape
-        index, counts, exact, branches = (np.array(column) for column in zip(*steps, strict=True))
+        index = [place for place, *_ in steps]
+        middles, variances = np.array(
+            [(own[k], 0.0) if exact else _moments_of(own, k) for _, own, exact, k in steps]
+        ).T
         centre, scale = self.coordinates.centre[index], self.coordinates.scale[index]
-        peaks = (branches / (counts - 1) - 0.5 - centre) * scale
-        widths = np.where(exact, 0.0, scale / (counts - 1))
-        return self._shape.within(index.tolist(), peaks, widths**2 / 6)
+        return self._shape.within(index, (middles - 0.5 - centre) * scale, variances * scale**2)
+
+
+def _moments_of(peaks: Peaks, number: int) -> tuple[float, float]:
+    """Return a set's middle and variance: h^2 / 6 for a triangle of half width h, w^2 / 12 up to an end of [0, 1]."""
+    if (peaks[0], peaks[-1]) == (0.0, 1.0):
+        return peaks[number], (peaks[1] - peaks[0]) ** 2 / 6
+    between = sum(peaks) / 2
+    low, high = (between, 1.0) if number else (0.0, between)
+    return (low + high) / 2, (high - low) ** 2 / 12

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privfed.learners.fuzzy_tree.fuzzy import labels, sets_of, to_unit
+from privfed.learners.fuzzy_tree.fuzzy import labels, to_unit
 from privfed.questions.tree import digits_of, digits_text, ends_text, number_text
 from privfed.tables.schema import shown
 
@@ -89,7 +89,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
     safe = np.where(width > 0, width, 1.0)
     extent = np.maximum(np.abs(tree.lower_), np.abs(tree.upper_))
     names = tree.schema_.names
-    terms = [labels(n) for n in sets_of(tree.n_fuzzy_sets, tree.schema_)]
+    terms = [labels(len(n)) for n in tree.sets_]
     result = []
     for number, leaf in enumerate(tree.leaves_):
         first, *rest = tree.models_.coefficients[number]
@@ -120,7 +120,7 @@ def _members(tree: FuzzyTreeRegressor, feature: int, fuzzy_set: int) -> str:
     column = tree.schema_.features[feature]
     if column.kind != "category":
         return ""
-    last = sets_of(tree.n_fuzzy_sets, tree.schema_)[feature] - 1
+    last = len(tree.sets_[feature]) - 1
     codes = np.arange(len(column.categories), dtype=float)
     unit = to_unit(codes, *(ends[[feature]] for ends in (tree.lower_, tree.upper_)))
     degrees = np.maximum(1 - np.abs(unit * last - fuzzy_set), 0)
@@ -171,15 +171,17 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
             f"(1 at a set's peak, 0 at the next set's){_divisor(tree)}."
         )
     for feature in sorted(split):
-        n_sets, column = sets_of(tree.n_fuzzy_sets, tree.schema_)[feature], columns[feature]
+        n_sets, column = tree.sets_[feature], columns[feature]
         if column.kind != "category":
-            peaks = np.linspace(tree.lower_[feature], tree.upper_[feature], n_sets)
+            beyond = " (beyond, a degree is 1)" if n_sets[0] > 0 or n_sets[-1] < 1 else ""
             text = ", ".join(
                 f"{name} at {number_text(peak, float(width[feature]))}"
-                for name, peak in zip(labels(n_sets), peaks.tolist(), strict=True)
+                for name, peak in zip(
+                    labels(len(n_sets)), peaks(tree, feature).tolist(), strict=True
+                )
             )
             notes.append(
-                f"Peaks of the sets of {shown(column.name)}, which overlap between them: {text}."
+                f"Peaks of the sets of {shown(column.name)}, which overlap between them{beyond}: {text}."
             )
     encoded = counts(tree)
     codes = [f"{shown(columns[k].name)} {encoded[columns[k].name].explanation}"
@@ -199,6 +201,12 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
         name = shown(target.name) + (f" ({target.description})" if target.description else "")
         notes.append(f"Predictions of {name} lie between {ends_text(low, high)}.")
     return notes
+
+
+def peaks(tree: FuzzyTreeRegressor, feature: int) -> np.ndarray:
+    """Return the peaks of a feature's sets, in its own unit."""
+    low, high = tree.lower_[feature], tree.upper_[feature]
+    return np.asarray(low + (high - low) * np.array(tree.sets_[feature]))
 
 
 def _divisor(tree: FuzzyTreeRegressor) -> str:
@@ -221,10 +229,7 @@ def drawn(tree: FuzzyTreeRegressor) -> TreeNode:
 
     assert tree.schema_.target is not None
     low, high = tree.target_ or tree.schema_.target.bounds
-    names, terms = (
-        tree.schema_.names,
-        [labels(item) for item in sets_of(tree.n_fuzzy_sets, tree.schema_)],
-    )
+    names, terms = (tree.schema_.names, [labels(len(item)) for item in tree.sets_])
 
     def node(item: FuzzyNode) -> TreeNode:
         if item.feature is None:

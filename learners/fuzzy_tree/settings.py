@@ -23,6 +23,7 @@ class Settings:
     noisy_rounds: int = 2  #: of noisy histograms
     max_refined_bins: int = 4  #: that a noisy column spans, to be refined
     shown_variance: float = 0.01  #: of a mean, in the column's own, above which noise shows
+    proven_count: float = 4.0  #: of noise, from which a bin's count shows records
     narrow: float = 0.5  #: maximum fraction of its bounds for a feature's noisy interval
     narrow_target: float = 0.6  #: the same of the target
     margin: float = 0.25  #: on either side, in widths between the percentiles
@@ -32,6 +33,15 @@ class Settings:
     min_bin: float = 1e-19  #: after as many rounds as there can be
     feature_bin: float = 1e-4  #: in the width between the percentiles: fine enough
     target_bin: float = 1e-2  #: the same for the target
+    # sets of few records at a feature's ends
+    #: fractions of the records, neighbouring ones being the peaks of two sets, from how many std of
+    #: the noise in histograms a hundredth of the records is
+    end_fractions: tuple[tuple[float, tuple[float, ...]], ...] = (
+        (0.5, (0.02, 0.04)),
+        (4.0, (0.01, 0.02, 0.04, 0.07)),
+    )
+    end_error: float = 0.3  #: relative std of a set's fraction of the records, from histograms
+    end_std: float = 2.5  #: of noise, by which such a set's targets differ
     # growth and exact leaves
     #: of a target in its interval; the paper's tables have .0077 or more
     min_target_variance: float = 0.006
@@ -43,7 +53,8 @@ class Settings:
     #: fraction of the features' mean variance, if above noise, below which a slope is zero
     still_variance: float = 0.1
     # residuals
-    clip: float = 1.5  #: in std of the residuals
+    clips: tuple[float, float] = (1.5, 5.0)  #: least and greatest, in std of the residuals
+    clipped_variance: float = 0.5  #: fraction of the target's variance that they may cut off
     min_clip: float = 0.01  #: of a residual
     min_unexplained: float = 0.02  #: of the target's variance, left by any model
     explained_trust: float = 0.9  #: fraction of the apparently explained variance that counts

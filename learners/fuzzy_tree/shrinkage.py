@@ -39,7 +39,9 @@ class Count:
     std: float
 
     def joined(self, other: Count) -> Count:
-        """Combine both by precision; at least a number explained by noise."""
+        """Combine both by precision, an unknown one (infinite deviation) not at all; at least a number explained by noise."""
+        if math.isinf(self.std) and not math.isinf(other.std):
+            return other.joined(self)
         gain = self.std**2 / (self.std**2 + other.std**2 + 1e-300)
         records = self.records + gain * (other.records - self.records)
         std = math.sqrt(1 - gain) * self.std
@@ -201,8 +203,7 @@ def _root_sum(answer: Answer, name: str) -> tuple[float, float]:
     if f"node_{name}" in answer:
         total = float(answer.total(f"node_{name}")[0])
         variance = answer.deviation(f"node_{name}") ** 2
-    if name in answer:
-        cells = answer.total(name)[0]
+    if name in answer and len(cells := answer.total(name)[0]):
         other = answer.deviation(name) ** 2 * cells.shape[1] / len(cells)
         gain = 1.0 if math.isinf(variance) else variance / max(variance + other, 1e-300)
         total += gain * (float(cells.sum()) / len(cells) - total)

@@ -11,6 +11,7 @@ from privfed.learners.fuzzy_tree.fuzzy import (
     LEAST,
     Memberships,
     Pairs,
+    Peaks,
     activations,
     blocks,
     pieces,
@@ -37,15 +38,19 @@ class Fuzzified:
         sets: int | Sequence[int],
         scale: tuple[np.ndarray, np.ndarray],
         target: tuple[float, ...] = (),
+        peaks: Sequence[Peaks] = (),
     ) -> Fuzzified:
-        """Scale features to [0, 1] and the target to [-1/2, 1/2], and compute memberships."""
+        """Scale features to [0, 1] and the target to [-1/2, 1/2], and compute memberships in uniform sets or in those with given peaks."""
         assert view.schema.target is not None
         low, high = target or view.schema.target.bounds
         centred = np.clip((view.table.target - low) / (high - low), 0.0, 1.0) - 0.5
         X = view.table.x
         below, rest = np.empty(X.shape, np.uint8), np.empty(X.shape)
         for piece in pieces(*X.shape):
-            block = Memberships.from_unit(to_unit(X[piece], *scale), sets)
+            unit = to_unit(X[piece], *scale)
+            block = (
+                Memberships.from_peaks(unit, peaks) if peaks else Memberships.from_unit(unit, sets)
+            )
             below[piece], rest[piece] = block.below, block.rest
         return cls(X, scale, centred, Memberships(below, rest))
 

@@ -30,6 +30,20 @@ def test_memberships_are_the_learners() -> None:
     assert geometry.only([2, 0]).n_sets.tolist() == [3, 2]
 
 
+def test_memberships_in_sets_with_peaks_anywhere_are_the_learners() -> None:
+    """As many sets as each feature has peaks, for all features and for some."""
+    unit, peaks = np.random.default_rng(0).uniform(0, 1, (50, 2)), ((0.1, 0.2), (0.0, 0.7, 1.0))
+    geometry = Geometry(3, np.zeros(2), np.ones(2), (2, 3), peaks)
+    own = Memberships.from_peaks(unit, peaks)
+    for feature in range(2):
+        for fuzzy_set in range(3):
+            expected = own.degree(np.arange(50), feature, fuzzy_set)
+            assert np.allclose(geometry.degrees(unit)[:, feature, fuzzy_set], expected)
+    assert np.array_equal(
+        geometry.only([1]).degrees(unit[:, 1:])[:, 0], geometry.degrees(unit)[:, 1]
+    )
+
+
 def test_subtraction_works_out_uneven_sets_too() -> None:
     """Withheld sums of a tree with two, three and four sets come back as they truly were."""
     rng = np.random.default_rng(1)

@@ -486,6 +486,23 @@ def test_a_private_tree_may_have_uneven_sets() -> None:
     assert np.array_equal(model.predict(table(20)), again.predict(table(20)))
 
 
+def test_a_private_tree_without_a_level_is_a_line_all_the_same() -> None:
+    """The number of records is then that of the second moments."""
+    learner, frame = FuzzyTreeRegressor(), table(600)
+    policy = learner.private(16)
+    kept = {kind: own for kind, own in policy.guards.items() if kind != Level.kind}
+    fed = LocalDisclosure.from_frame(
+        frame,
+        "score",
+        client="client",
+        schema=SCHEMA,
+        policy=replace(policy, guards=kept),
+        seed=0,
+    )
+    error = frame["score"] - learner.fit(fed).predict(frame)
+    assert learner.n_leaves_ == 1 and error.std() < 0.9 * frame["score"].std()
+
+
 @pytest.mark.parametrize("sets", [[3, 3], {"height": 3}, {"age": 1}, [3, 3, 100], "five", []])
 def test_sets_that_fit_no_schema_are_named(sets: object) -> None:
     """A wrong length, an unknown feature and absurd numbers each give one error."""

@@ -67,6 +67,10 @@ def _queries(lower: np.ndarray, upper: np.ndarray) -> list[Query]:
     questions: list[Query] = [Scaling(7), Scaling(3, EDGES)]
     for nodes in TREES.values():
         more = {"partition": (2, 3, 2), "target": (-0.5, 0.25)}
+        peaks = {**more, "peaks": ((0.1, 0.2), (0.0, 0.5, 0.501), (0.0, 1.0))}
+        questions += [Level(nodes, SETS, *scale, ALL, **peaks)]  # type: ignore[arg-type]
+        questions += [Leaves(nodes, SETS, *scale, ALL, **peaks)]  # type: ignore[arg-type]
+        questions += [Activations(nodes, SETS, *scale, **peaks)]  # type: ignore[arg-type]
         questions += [Level(nodes, SETS, *scale, ALL, **more)]  # type: ignore[arg-type]
         questions += [Leaves(nodes, SETS, *scale, ALL, **more)]  # type: ignore[arg-type]
         questions += [Activations(nodes, SETS, *scale, **more)]  # type: ignore[arg-type]
@@ -75,7 +79,8 @@ def _queries(lower: np.ndarray, upper: np.ndarray) -> list[Query]:
         questions += [Activations(nodes, SETS, *scale)]
         for coordinates in COORDINATE_SYSTEMS:
             model = np.linspace(-1, 1, coordinates.width)
-            questions += [Residuals(nodes, SETS, *scale, coordinates, model, 0.3, **more)]  # type: ignore[arg-type]
+            for own in (more, peaks):
+                questions += [Residuals(nodes, SETS, *scale, coordinates, model, 0.3, **own)]
     questions += [Moments(((),), SETS, *scale, coordinates) for coordinates in COORDINATE_SYSTEMS]
     return questions
 

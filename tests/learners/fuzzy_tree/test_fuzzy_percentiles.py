@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.percentiles import (
     Histograms,
+    ScalingBounds,
     rounds,
     widened,
 )
@@ -202,3 +205,49 @@ def test_every_record_has_one_bin_wherever_the_edges_lie(
     alone = query.contribution(View(records, SCHEMA))
     assert np.array_equal(alone["counts"].sum(axis=0), exact_counts["counts"])
     assert np.array_equal(alone["target"].sum(axis=0), exact_counts["target"])
+
+
+def test_a_clip_is_wider_only_if_it_would_cut_off_most_of_the_variance() -> None:
+    """For even counts the least; where a fortieth far away has nearly all, the multiple that cuts off half: by hand."""
+    even = Histograms(np.full((1, 32), 100.0), np.linspace(0, 32, 33)[None], np.zeros(1))
+    assert even.clip(0) == SETTINGS.clips[0]
+    counts = np.zeros((1, 32))
+    counts[0, [0, 31]] = 25, 975
+    # deviations are 31 * .975 and 31 * .025, their variance 31^2 * .024375: squares in it 39 and 1 / 39
+    wanted = np.sqrt(39 - SETTINGS.clipped_variance / 0.025)
+    far = Histograms(counts, np.linspace(0, 32, 33)[None], np.zeros(1))
+    assert far.clip(0) == pytest.approx(wanted, abs=0.1) and 4 < far.clip(0) < SETTINGS.clips[1]
+    far.counts[0, 0] = 1
+    assert replace(far).clip(0) == SETTINGS.clips[1]
+
+
+def test_a_targets_interval_reaches_few_records_that_noise_does_not_explain() -> None:
+    """Two in a hundred, beyond the percentile; not as few as noise explains, nor beyond a refined range."""
+    counts = np.zeros((2, 32))
+    counts[:, 20:24], counts[:, 2] = 1000, 80
+    edges = np.tile(np.linspace(0, 32, 33), (2, 1))
+    for noise, low in ((5.0, 2.0), (40.0, 19.0)):
+        lower, upper = Histograms(counts, edges, np.full(2, noise)).noisy_ends()
+        assert lower[-1] == pytest.approx(low, abs=1.2) and 23 < upper[-1] < 27
+        assert lower[0] > 15
+    edges[-1] = np.concatenate([[0.0], np.linspace(19, 24, 31), [32.0]])
+    counts[-1] = 0
+    counts[-1, 5:20], counts[-1, 0] = 250, 80
+    lower, upper = Histograms(counts, edges, np.full(2, 5.0)).noisy_ends()
+    assert lower[-1] > 15 and upper[-1] < 24
+
+
+def test_ends_are_looked_for_as_finely_as_noise_allows() -> None:
+    """Where a hundredth of the records is within noise, not at all; categories have none."""
+    counts = np.full((3, 32), 100.0)
+    columns = (Column("x", "number", 0, 32), Column("kind", categories=("a", "b")))
+    edges = np.array([np.linspace(0, high, 33) for high in (32, 1, 32)])
+    for noise, number in ((1.0, 4), (30.0, 2), (100.0, 0)):
+        ends = ScalingBounds(Schema(columns, Column("y", "number", 0, 32)))
+        ends._take_noisy(Histograms(counts, edges, np.full(3, noise)))
+        assert len(ends.end_fractions) == number
+        if number:
+            assert ends.end_values is not None and ends.end_values.shape == (2, number, 2)
+            assert np.isnan(ends.end_values[:, :, 1]).all()
+            wanted = np.array([ends.end_fractions, 1 - np.array(ends.end_fractions)])
+            assert ends.end_values[:, :, 0] == pytest.approx(wanted, abs=0.01)

@@ -360,15 +360,21 @@ def test_grid_units_are_a_power_of_two() -> None:
         {"partition": (3, 3)},
         {"partition": (3, 1, 3)},
         {"partition": (3, 4, 3)},
+        {"peaks": ((0.0, 0.5, 1.0),) * 2},
+        {"peaks": ((0.0, 1.0),) * 3},
+        {"peaks": ((0.0, 0.5, 0.5),) * 3},
+        {"peaks": ((0.0, 0.5, 1.5),) * 3},
+        {"peaks": ((-0.5, 0.5, 1.0),) * 3},
+        {"peaks": ((0.0, float("nan"), 1.0),) * 3},
     ],
     ids=str,
 )
 def test_intervals_and_partitions_that_make_no_sense_are_refused(own: dict[str, Any]) -> None:
-    """One end, no width or no number; too few features, too few sets, more than the most."""
+    """One end, no width or no number; too few features, sets or peaks, more than the most; peaks that do not rise in [0, 1]."""
     for query in (
         Level(((),), SETS, *SCALE, ALL, **own),
         Leaves(((),), SETS, *SCALE, ALL, **own),
         Activations(((),), SETS, *SCALE, **own),
     ):
-        with pytest.raises(QueryError, match=r"interval|sets"):
+        with pytest.raises(QueryError, match=r"interval|sets|peak"):
             query.parts(SCHEMA)

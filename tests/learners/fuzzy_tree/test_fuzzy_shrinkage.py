@@ -246,3 +246,9 @@ def test_a_told_round_may_be_exact() -> None:
     told = replace(ResidualSums(np.ones(6), np.zeros((6, 6))), departure=0.0)
     away, _ = departures(shape, [told], Target(), 0.01)
     assert np.isfinite(away).all()
+
+
+def test_an_unknown_number_of_records_leaves_the_known_one() -> None:
+    """On either side, as where no level was released."""
+    known, unknown = Count(500.0, 3.0), Count(0.0, math.inf)
+    assert known.joined(unknown) == unknown.joined(known) == known
