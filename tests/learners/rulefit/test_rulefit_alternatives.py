@@ -145,7 +145,7 @@ def test_errors_of_products_follow_the_posterior(
     held.fitted = replace(held.fitted, covariance=spread)
     held.slopes = np.tile(slopes, (len(held.mass), 1))
     columns = [held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]
-    order, comparison = held._chosen(columns, np.zeros(3), 2)
+    order, comparison = held._select(columns, np.zeros(3), 2)
     assert comparison is not None and len(order) == 2
     weights = held.weights / held.weights.sum()
     along = np.array([(own - weights @ own) * weights for own in columns]) @ held.directions
