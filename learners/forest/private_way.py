@@ -25,7 +25,7 @@ from privfed.learners.forest.published import LearnedForest
 from privfed.learners.plain import plain, restored
 from privfed.learners.private import Outcome, PrivateModel
 from privfed.learners.private.grid import WHOLE, one_bin_each
-from privfed.learners.private.model import deviations_of
+from privfed.learners.private.model import Aim, deviations_of
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
 from privfed.questions.tree import digits_text, ends_text
@@ -164,9 +164,11 @@ class PrivateForest:
         return f"change of {of} where a feature has another record's value"
 
     def partial_dependence(
-        self, column: int, level: float = LEVEL
+        self, column: int, level: float = LEVEL, of: Aim = "truth"
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return a column's effect by code, and the half-width of its interval: in log-odds, or the target's unit.
+
+        ``of`` as in :meth:`.PrivateModel.score_deviations`.
 
         Returns:
             both of shape (codes,), for more than two classes (codes, classes).
@@ -174,15 +176,18 @@ class PrivateForest:
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
         outputs = range(outcome.classes) if outcome.classes > 2 else [outcome.classes - 1]
-        each = [self.model.partial_dependence(column, output) for output in outputs]
+        each = [self.model.partial_dependence(column, output, of) for output in outputs]
         heights, deviations = (np.stack(own, axis=1) for own in zip(*each, strict=True))
         if len(outputs) == 1:
             heights, deviations = heights[:, 0], deviations[:, 0]
         return unit * heights, unit * deviations_of(level) * deviations
 
-    def permutation_importances(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+    def permutation_importances(
+        self, level: float = LEVEL, of: Aim = "truth"
+    ) -> tuple[np.ndarray, np.ndarray]:
         """See :meth:`.PrivateModel.permutation_importances`; for a number in its unit."""
-        found, ends = self._usual if level == LEVEL else self.model.permutation_importances(level)
+        usual = (level, of) == (LEVEL, "truth")
+        found, ends = self._usual if usual else self.model.permutation_importances(level, of)
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
         return unit * found, unit * ends
@@ -191,7 +196,7 @@ class PrivateForest:
     def _usual(self) -> tuple[np.ndarray, np.ndarray]:
         return self.model.permutation_importances(LEVEL)
 
-    def intervals(self, x: np.ndarray, level: float) -> np.ndarray:
+    def intervals(self, x: np.ndarray, level: float, of: Aim = "truth") -> np.ndarray:
         """Return intervals of the second class's probability, or of a number's mean, shape (rows, 2).
 
         For more than two classes, of each one's probability, shape (rows, classes, 2). Its log-odds against the rest
@@ -199,7 +204,7 @@ class PrivateForest:
         p_k).
         """
         outcome, scores = self.model.outcome, self.model.scores(x)
-        reach = deviations_of(level) * self.model.score_deviations(x)
+        reach = deviations_of(level) * self.model.score_deviations(x, of)
         if outcome.kind == "classes":
             chances = np.clip(outcome.predictions(scores), 1e-15, 1 - 1e-15)
             squares = (chances * reach) ** 2
@@ -231,9 +236,9 @@ class PrivateForest:
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> PrivateForest:
         """Rebuild from the output of :meth:`to_state` (a lookup, type or value error: invalid)."""
         known = dict(state["private"])
-        if "error" in known:  # of one output, in files before 0.1
-            known["errors"] = [known["error"]] if known["error"] else []
-            del known["error"]
+        if "further" not in known:  # in files before 0.1, without errors of today's form
+            known = {k: v for k, v in known.items() if k not in ("error", "unexpressed")}
+            known["errors"] = []
         model = _built(PrivateModel, {**known, "schema": schema})
         model.outcome.check(schema)
         model.basis.check(schema)
@@ -242,7 +247,7 @@ class PrivateForest:
             raise ValueError("every function needs its weights")
         if model.covariance is not None and model.covariance.ndim == 2:
             model = replace(model, covariance=model.covariance[None])
-        return cls(replace(model, unexpressed=np.atleast_1d(model.unexpressed)))
+        return cls(model)
 
 
 def _told(values: np.ndarray) -> str:

@@ -1,7 +1,6 @@
 """Training of a private model: marginals, correlations, a basis, then a few noisy gradients."""
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,7 +18,6 @@ from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.posterior import (
-    SCALE_FACTORS,
     EstimationError,
     NoisyMoments,
     Prior,
@@ -39,8 +37,6 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.learners.private.weight_updates import WeightUpdates
-
-ERROR_RECORDS = 1_000  #: Number of synthetic records for estimating misspecification
 
 
 def learn(
@@ -86,21 +82,20 @@ class _Learning:
         steps = self._rounds(basis, posterior, scale_factors)
         leads, rounds = steps.weights, steps.taken
         weights = scale_factors[:, None] * (leading.axes @ leads)
-        spread, missed = None, np.zeros(self.outcome.classes)
+        spread = None
         errors: tuple[EstimationError, ...] = ()
-        others = replace(basis, trees=())
+        others = further = replace(basis, trees=())
         if steps.last is not None:
             rng = np.random.default_rng(0)  # the model's own draws stay the same
-            others = replace(basis, trees=self._forest(weighed, rng))
+            others, further = (replace(basis, trees=self._forest(weighed, rng)) for _ in range(2))
             outputs = range(self.outcome.classes)
             spread = np.array([covariance(*steps.last, output=own) for own in outputs])
             errors = self._errors(steps, others, codes, scale_factors)
-            missed = self._unexpressed(errors, spread, basis, others, rng)
         if calibrated and rounds:
             factor = self._calibration(basis, weights, leading.features @ leads, shares)
-            weights, missed = factor * weights, factor**2 * missed
+            weights = factor * weights
             spread = None if spread is None else factor**2 * spread
-            errors = tuple(own.scaled(factor) for own in errors)
+            errors = tuple(own.calibrated(factor) for own in errors)
         means, deviations = _moments(basis, codes, shares)
         return PrivateModel(
             self.federation.schema,
@@ -117,9 +112,9 @@ class _Learning:
             records=self.marginals.records,
             source=self.source,
             covariance=spread,
-            unexpressed=missed,
             errors=errors,
             others=others.trees,
+            further=further.trees,
         )
 
     def _look(self) -> None:
@@ -376,32 +371,13 @@ class _Learning:
     ) -> tuple[EstimationError, ...]:
         """Return each output's errors at the last step, for a truth of other trees and uncertain scales."""
         assert steps.last is not None and steps.evidence is not None
-        likeliest = steps.posterior.prior.scales
-        chances = steps.evidence.factor_chances(likeliest, steps.unit)
-        squares = chances @ SCALE_FACTORS**2 * likeliest**2
+        squares = steps.evidence.mean_squares(steps.posterior.prior.scales)
         each = np.repeat(squares, [group.stop - group.start for group in others.groups])
-        functions, scales = others.matrix(codes), (each * scale_factors**2, chances)
+        functions, variances = others.matrix(codes), each * scale_factors**2
         return tuple(
-            estimation_error(*steps.last, functions, scales, output=own)
+            estimation_error(*steps.last, functions, variances, output=own)
             for own in range(self.outcome.classes)
         )
-
-    def _unexpressed(
-        self,
-        errors: Sequence[EstimationError],
-        spread: np.ndarray,
-        basis: Basis,
-        others: Basis,
-        rng: np.random.Generator,
-    ) -> np.ndarray:
-        """Return each output's mean square error beyond the posterior variance, over further synthetic records."""
-        codes, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
-        found, functions = np.empty(len(errors)), others.matrix(codes)
-        for output, error in enumerate(errors):
-            told = np.einsum("ij,ij->i", directions @ spread[output], directions)
-            each = error.squares(functions, directions) - told
-            found[output] = max(0.0, float(np.average(each, weights=weights)))
-        return found
 
     def _calibration(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, shares: np.ndarray

@@ -20,7 +20,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
-from privfed.learners.rulefit.short import _Selection, _Shortening, roundest, shortened
+from privfed.learners.rulefit.short import SETTINGS, _Selection, _Shortening, roundest, shortened
 from privfed.learners.saved import load, save
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
@@ -283,20 +283,22 @@ def test_thresholds_of_whole_numbers_are_floats_like_all_others() -> None:
     assert cuts and {type(cut) for cut in cuts} == {float}
 
 
-def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
-    """The posterior's root, added to the engine's weights column by column, moves the refit by its image."""
+def test_coefficients_move_with_the_scores_as_their_errors_say() -> None:
+    """The errors' root, added to the engine's weights column by column, moves the refit by its image."""
     engine = whole()
-    assert engine.covariance is not None
-    (spread,) = engine.covariance
-    root = np.linalg.cholesky(spread + 1e-9 * np.eye(len(spread)))
+    (error,) = engine.errors
+    engine = replace(engine, errors=(replace(error, variances=np.zeros_like(error.variances)),))
+    root = np.linalg.cholesky(error.noise + 1e-9 * np.eye(len(error.noise)))
     held = _Shortening(engine, np.random.default_rng(1), stable=False)
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]).astype(
         float
     )
     centre, influence = held._refitted(design)
     along = influence @ held.directions
-    covariance = along @ spread @ along.T
-    assert np.allclose(covariance, held._errors(influence)[0])
+    noise = along @ error.noise @ along.T
+    covariance, selected, _ = held._errors(influence)
+    assert np.allclose(noise, covariance)
+    assert np.allclose(SETTINGS.selection**2 * noise, selected)
     held.fitted = replace(engine, covariance=None)
     scores, moved = held.scores, []
     for own in (held.directions @ root).T:
@@ -305,15 +307,38 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     assert np.allclose(np.array(moved).T @ np.array(moved), covariance, rtol=1e-3, atol=1e-6)
 
 
+def test_errors_against_the_same_terms_without_noise_are_those_of_two_fits() -> None:
+    """Of one sampling of the records, simulated: in the engine's sums, and in the terms' own fit to the records."""
+    engine, rng = whole(), np.random.default_rng(2)
+    (error,) = engine.errors
+    quiet = replace(
+        error, variances=np.zeros_like(error.variances), noise=np.zeros_like(error.noise)
+    )
+    held = _Shortening(replace(engine, errors=(quiet,)), rng, stable=False)
+    design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4]).astype(float)
+    influence = held._refitted(design)[1]
+    rates = held.rates[:, 0]
+    spread = np.sqrt(error.sampling * engine.records * rates)
+    residuals = rng.normal(size=(2_000, len(rates))) * spread
+    sampled = residuals @ held.directions @ error.gain.T  # of the engine's weights
+    noise = np.cov(sampled, rowvar=False)
+    held.fitted = replace(engine, errors=(replace(quiet, noise=noise),))
+    learned = sampled @ (influence @ held.directions).T
+    refitted = residuals @ (influence / rates).T / engine.records
+    wanted = np.cov(learned - refitted, rowvar=False) * SETTINGS.selection**2
+    found = held._errors(influence)[2]
+    assert np.diag(found) == pytest.approx(np.diag(wanted), rel=0.2)
+    assert (np.diag(found) < np.diag(held._errors(influence)[1])).all()
+
+
 def test_predictions_hold_what_the_engine_cannot_express() -> None:
-    """Beside what the terms miss of the engine; terms, coefficients and their intervals stay."""
+    """Beside what the terms miss of the engine; the terms stay."""
     engine = whole()
-    assert engine.unexpressed > 0
-    more = replace(engine, unexpressed=engine.unexpressed + 0.3)
+    (error,) = engine.errors
+    more = replace(engine, errors=(replace(error, variances=4 * error.variances),))
     one, other = (shortened(own, 20, np.random.default_rng(1)) for own in (engine, more))
-    assert other.residual_variance == pytest.approx(one.residual_variance + 0.3)
+    assert other.residual_variance > one.residual_variance > 0
     assert np.array_equal(one.weights, other.weights)
-    assert np.array_equal(one.intervals(), other.intervals())
 
 
 def test_intervals_hold_what_they_are_of() -> None:
