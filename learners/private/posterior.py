@@ -21,7 +21,7 @@ from privfed.learners.private.target_link import Outcome
 
 SWEEPS = 2  #: Number of sweeps over all groups
 #: Factors of a kind's likeliest scales, for averages over scales; at 0 there are no such functions
-SCALE_FACTORS = np.array([0.0, *2.0 ** np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0])])
+SCALE_FACTORS = np.array([0.0, *2.0 ** np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0])])
 #: Kinds of functions that share a factor: lines, bins, trees of the first depth, deeper ones
 KINDS = (slice(0, 1), slice(1, 2), slice(2, 3), slice(3, None))
 
@@ -65,21 +65,23 @@ class MarginalLikelihood:
         stray = float(((np.log(scales / unit) - SETTINGS.log_scale_mean) ** 2).sum())
         return self.likelihood(scales) - stray / (2 * SETTINGS.log_scale_std**2)
 
-    def mean_squares(self, scales: np.ndarray) -> np.ndarray:
+    def mean_squares(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """Return posterior mean squares of the scales, shape (groups,).
 
         The scales of each kind of functions are multiplied by one of :data:`SCALE_FACTORS`, others staying the
-        likeliest. A priori the kind is absent (0) with probability ``absent``, and other factors have equal ones.
+        likeliest. A priori the kind is absent (0) with probability ``absent``; other factors are weighted by
+        :meth:`density`'s prior. ``unit`` as there.
         """
-        present = (1 - SETTINGS.absent) / (len(SCALE_FACTORS) - 1)
-        prior = np.where(SCALE_FACTORS > 0, present, SETTINGS.absent)
-        squares = scales**2
+        squares, present = scales**2, SCALE_FACTORS[1:]
         for kind in KINDS:
-            tried = np.tile(scales, (len(prior), 1))
+            tried = np.tile(scales, (len(SCALE_FACTORS), 1))
             tried[:, kind] *= SCALE_FACTORS[:, None]
+            stray = np.log(tried[1:, kind] / unit) - SETTINGS.log_scale_mean
+            weights = np.exp(-(stray**2).sum(axis=1) / (2 * SETTINGS.log_scale_std**2))
+            weights *= (1 - SETTINGS.absent) / max(float(weights.sum()), 1e-300)
             logs = np.array([self.likelihood(own) for own in tried])
-            chances = prior * np.exp(logs - logs.max())
-            squares[kind] *= chances @ SCALE_FACTORS**2 / chances.sum()
+            chances = np.concatenate([[SETTINGS.absent], weights]) * np.exp(logs - logs.max())
+            squares[kind] *= chances[1:] @ present**2 / chances.sum()
         return squares
 
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:

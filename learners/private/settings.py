@@ -68,7 +68,7 @@ class Settings:
     prior_fractions: tuple[float, ...] = (1.0, 0.5, 0.25, 0.1, 0.02)  #: of the likeliest prior
     min_prior_probability: float = 0.03  #: minimum probability to keep one of them
     # errors of the scores, for intervals
-    absent: float = 0.2  #: prior probability that a kind of functions has no part in the truth
+    absent: float = 0.3  #: prior probability that a kind of functions has no part in the truth
     #: of the variance by noise and sampling: the same sums choose scales, weights of rounds and the calibration
     noise_factor: float = 1.75
     # rounds of gradients

@@ -371,7 +371,7 @@ class _Learning:
     ) -> tuple[EstimationError, ...]:
         """Return each output's errors at the last step, for a truth of other trees and uncertain scales."""
         assert steps.last is not None and steps.evidence is not None
-        squares = steps.evidence.mean_squares(steps.posterior.prior.scales)
+        squares = steps.evidence.mean_squares(steps.posterior.prior.scales, steps.unit)
         each = np.repeat(squares, [group.stop - group.start for group in others.groups])
         functions, variances = others.matrix(codes), each * scale_factors**2
         return tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from privfed import Column
 from privfed.learners.private.basis import Basis
@@ -71,17 +71,17 @@ def test_squared_scales_are_means_over_what_the_sums_leave_open() -> None:
     """Many sums tell one scale, and that a kind is absent; few sums leave all open, by the density of each."""
     many = evidence((2.0, 0.0), 3, 200)
     scales = np.array([2.0, 0.5])
-    found = many.mean_squares(scales) / scales**2
+    found = many.mean_squares(scales, 1.0) / scales**2
     assert found[0] == pytest.approx(1, rel=0.15) and found[1] < 0.15
     few, scales = evidence((0.5, 0.5), 5, 2), np.array([0.6, 0.7])
-    for group, found in enumerate(few.mean_squares(scales)):
-        total = squares = 0.0
-        for factor in SCALE_FACTORS:
-            own = scales * np.where(np.arange(2) == group, factor, 1.0)
-            chance = np.exp(few.likelihood(own))
-            chance *= SETTINGS.absent if factor == 0 else (1 - SETTINGS.absent) / 6
-            total, squares = total + chance, squares + chance * own[group] ** 2
-        assert found == pytest.approx(squares / total, rel=1e-5)
+    for group, found in enumerate(few.mean_squares(scales, 0.8)):
+        own = [scales * np.where(np.arange(2) == group, one, 1.0) for one in SCALE_FACTORS]
+        mean, deviation = SETTINGS.log_scale_mean, SETTINGS.log_scale_std
+        prior = [norm.pdf(np.log(one[group] / 0.8), mean, deviation) for one in own[1:]]
+        prior = [SETTINGS.absent, *((1 - SETTINGS.absent) * np.array(prior) / sum(prior))]
+        chances = prior * np.exp([few.likelihood(one) for one in own])
+        wanted = chances @ [one[group] ** 2 for one in own] / chances.sum()
+        assert found == pytest.approx(wanted, rel=1e-5)
 
 
 def test_trees_of_more_levels_share_their_factor() -> None:
@@ -90,7 +90,7 @@ def test_trees_of_more_levels_share_their_factor() -> None:
     groups = [np.diag(np.repeat(np.eye(5)[k], 2)) for k in range(5)]
     found = MarginalLikelihood([rng.normal(0, 2, 10)], [groups], [moved])
     scales = np.array([0.5, 0.6, 0.7, 0.8, 0.9])
-    factors = found.mean_squares(scales) / scales**2
+    factors = found.mean_squares(scales, 1.0) / scales**2
     assert factors[3] == pytest.approx(factors[4])
     assert len(set(np.round(factors, 6))) == 4
 

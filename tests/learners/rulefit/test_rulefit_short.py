@@ -308,27 +308,21 @@ def test_coefficients_move_with_the_scores_as_their_errors_say() -> None:
 
 
 def test_errors_against_the_same_terms_without_noise_are_those_of_two_fits() -> None:
-    """Of one sampling of the records, simulated: in the engine's sums, and in the terms' own fit to the records."""
-    engine, rng = whole(), np.random.default_rng(2)
+    """Of one sampling of the records, record by record: in the engine's sums, and in the terms' own fit to the records."""
+    engine = whole()
     (error,) = engine.errors
-    quiet = replace(
-        error, variances=np.zeros_like(error.variances), noise=np.zeros_like(error.noise)
-    )
-    held = _Shortening(replace(engine, errors=(quiet,)), rng, stable=False)
+    held = _Shortening(engine, np.random.default_rng(2), stable=False)
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4]).astype(float)
-    influence = held._refitted(design)[1]
-    rates = held.rates[:, 0]
-    spread = np.sqrt(error.sampling * engine.records * rates)
-    residuals = rng.normal(size=(2_000, len(rates))) * spread
-    sampled = residuals @ held.directions @ error.gain.T  # of the engine's weights
-    noise = np.cov(sampled, rowvar=False)
-    held.fitted = replace(engine, errors=(replace(quiet, noise=noise),))
+    influence, rates = held._refitted(design)[1], held.rates[:, 0]
+    residuals = np.sqrt(error.sampling * engine.records * rates)[:, None]  # one record's at a time
+    sampled = (residuals * held.directions) @ error.gain.T  # the engine's weights move
+    none = 0 * error.variances
+    known = replace(error, variances=none, noise=sampled.T @ sampled)
+    held.fitted = replace(engine, errors=(known,))
     learned = sampled @ (influence @ held.directions).T
-    refitted = residuals @ (influence / rates).T / engine.records
-    wanted = np.cov(learned - refitted, rowvar=False) * SETTINGS.selection**2
-    found = held._errors(influence)[2]
-    assert np.diag(found) == pytest.approx(np.diag(wanted), rel=0.2)
-    assert (np.diag(found) < np.diag(held._errors(influence)[1])).all()
+    refitted = residuals * (influence / rates).T / engine.records
+    wanted = (learned - refitted).T @ (learned - refitted) * SETTINGS.selection**2
+    assert held._errors(influence)[2] == pytest.approx(wanted, rel=1e-6, abs=1e-9)
 
 
 def test_predictions_hold_what_the_engine_cannot_express() -> None:
