@@ -30,6 +30,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
 from privfed.learners.forest.private_way import PrivateForest
 from privfed.learners.private import PrivateModel
+from privfed.learners.private.model import Aim
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import shortened
@@ -137,7 +138,10 @@ def ensemble_rows(model: RuleEnsemble, truth: str, frame: pd.DataFrame) -> list[
     more, further = records(20_000, truth, np.random.default_rng(1))
     design = model.terms.design(more)
     own = model.terms.design(Records.from_frame(frame, SCHEMA).x)
-    wanted = {"same": fit(own, frame["y"].to_numpy()), "truth": fit(design, expit(further))}
+    wanted: dict[Aim, np.ndarray] = {
+        "same": fit(own, frame["y"].to_numpy()),
+        "truth": fit(design, expit(further)),
+    }
     few, rows = more[:500], []
     for name, coefficients in wanted.items():
         other = replace(model, weights=coefficients)
@@ -168,8 +172,9 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
     """Of a forest: predictions, importances and shapes."""
     more, further = records(20_000, truth, np.random.default_rng(1))
     few, forest, rows = more[:500], PrivateForest(engine), []
-    scores, aims = engine.scores(few)[:, 0], {"same": free.scores(few)[:, 0]}
-    for name, aim in (aims | {"truth": further[:500]}).items():
+    scores = engine.scores(few)[:, 0]
+    aims: dict[Aim, np.ndarray] = {"same": free.scores(few)[:, 0], "truth": further[:500]}
+    for name, aim in aims.items():
         reach = norm.ppf(0.95) * engine.score_deviations(few, name)[:, 0]
         ends = np.column_stack([scores - reach, scores + reach])
         rows += [row_of(f"forest's predictions, {name}", ends, aim)]
@@ -185,7 +190,10 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
     for column in SHAPES:
         free_heights = free.partial_dependence(column)[0]
         codes, free_codes = (own.basis.grid.codes(few)[column] for own in (engine, free))
-        each = {"same": free_heights[free_codes], "truth": known_shape(truth, column)}
+        each: dict[Aim, np.ndarray] = {
+            "same": free_heights[free_codes],
+            "truth": known_shape(truth, column),
+        }
         for name, values in each.items():
             heights, reach = forest.partial_dependence(column, of=name)
             ends = np.column_stack([heights - reach, heights + reach])

@@ -77,9 +77,11 @@ def test_squared_scales_are_means_over_what_the_sums_leave_open() -> None:
     for group, found in enumerate(few.mean_squares(scales, 0.8)):
         own = [scales * np.where(np.arange(2) == group, one, 1.0) for one in SCALE_FACTORS]
         mean, deviation = SETTINGS.log_scale_mean, SETTINGS.log_scale_std
-        prior = [norm.pdf(np.log(one[group] / 0.8), mean, deviation) for one in own[1:]]
-        prior = [SETTINGS.absent, *((1 - SETTINGS.absent) * np.array(prior) / sum(prior))]
-        chances = prior * np.exp([few.likelihood(one) for one in own])
+        heights = [norm.pdf(np.log(one[group] / 0.8), mean, deviation) for one in own[1:]]
+        present = (1 - SETTINGS.absent) * np.array(heights) / sum(heights)
+        chances = np.array([SETTINGS.absent, *present]) * np.exp(
+            [few.likelihood(one) for one in own]
+        )
         wanted = chances @ [one[group] ** 2 for one in own] / chances.sum()
         assert found == pytest.approx(wanted, rel=1e-5)
 
