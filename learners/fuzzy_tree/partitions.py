@@ -26,20 +26,20 @@ class Partition:
     end: int = 0  #: which of two sets is at an end
     share: float = 0.0  #: the fraction of the records expected in that set; 0 for uniform sets
 
-    def sums(self, finest: Peaks, sums: LevelSums, place: int) -> LevelSums:
+    def sums(self, finest: Peaks, sums: LevelSums, index: int) -> LevelSums:
         """Return one feature's sums by these sets, from those by the finest.
 
         An end's noise counts several times, so that it has a gain only if its targets stand out: it is chosen from many
         that have few records.
         """
         among = np.array([np.interp(finest, self.peaks, row) for row in np.eye(len(self.peaks))])
-        cells = [each[:, place, : len(finest)] @ among.T for each in sums.cells]
-        noise = [np.linalg.norm(among, axis=1) * np.full_like(cells[0], own) for own in sums.noise]
+        cells = [each[:, index, : len(finest)] @ among.T for each in sums.cells]
+        noise = [np.linalg.norm(among, axis=1) * np.full_like(cells[0], std) for std in sums.noise]
         present = cells[0] > 2 * noise[0]
-        hidden = sums.hidden[:, place, : len(finest)] @ (among.T > 0)
+        hidden = sums.hidden[:, index, : len(finest)] @ (among.T > 0)
         if self.share:
             cells[0], noise[0] = self._weights(cells[0], noise[0], sums.nodes.weights)
-            noise, present = [SETTINGS.end_std * own for own in noise], cells[0] > 0
+            noise, present = [SETTINGS.end_std * std for std in noise], cells[0] > 0
         return replace(
             sums,
             cells=FuzzySums(*(each[:, None] for each in cells)),
@@ -49,16 +49,16 @@ class Partition:
         )
 
     def _weights(
-        self, told: np.ndarray, noise: np.ndarray, whole: np.ndarray
+        self, released: np.ndarray, noise: np.ndarray, whole: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return both sets' weights and their error: released ones and those expected, combined by precision."""
         expected = np.maximum(self.share * whole, 0.0)
-        unsure, variance = (SETTINGS.end_error * expected) ** 2, noise[:, self.end] ** 2
-        trust = unsure / np.maximum(unsure + variance, 1e-300)
-        weight = expected + trust * (told[:, self.end] - expected)
+        prior_variance, variance = (SETTINGS.end_error * expected) ** 2, noise[:, self.end] ** 2
+        gain = prior_variance / np.maximum(prior_variance + variance, 1e-300)
+        weight = expected + gain * (released[:, self.end] - expected)
         weight = np.clip(weight, expected / 4, np.maximum(whole, 0.0))
         both = np.stack([weight, whole - weight], axis=1)[:, :: 1 - 2 * self.end]
-        return both, np.sqrt(trust * variance)[:, None] * np.ones(2)
+        return both, np.sqrt(gain * variance)[:, None] * np.ones(2)
 
 
 @dataclass(eq=False)
@@ -103,17 +103,17 @@ class Partitions:
         """Return sums by each feature's partition of greatest gain, and these partitions."""
         if not self.peaks or not features:
             return sums, self
-        finest, kept, found = self.finest, list(self.possible), []
-        for place, feature in enumerate(features):
+        finest, kept, sums_by_feature = self.finest, list(self.possible), []
+        for index, feature in enumerate(features):
             options = []
             for partition in self.possible[feature]:
-                own = partition.sums(finest[feature], sums, place)
-                gain = np.maximum(own.gains(gains)[:, 0], 0.0) @ sums.nodes.weights
-                options.append((float(gain), own, partition))
-            _, own, best = max(options, key=lambda option: option[0])
+                option_sums = partition.sums(finest[feature], sums, index)
+                gain = np.maximum(option_sums.gains(gains)[:, 0], 0.0) @ sums.nodes.weights
+                options.append((float(gain), option_sums, partition))
+            _, option_sums, best = max(options, key=lambda option: option[0])
             kept[feature] = [best]
-            found.append(own)
-        return _joined(sums, found), Partitions(kept)
+            sums_by_feature.append(option_sums)
+        return _joined(sums, sums_by_feature), Partitions(kept)
 
     @property
     def peaks(self) -> tuple[Peaks, ...]:
@@ -137,10 +137,10 @@ def _finest(partitions: Sequence[Partition]) -> Peaks:
 
 def _joined(sums: LevelSums, found: Sequence[LevelSums]) -> LevelSums:
     """Return the sums of all features, with empty cells where a feature has fewer sets than another."""
-    most = max(own.present.shape[2] for own in found)
+    n_sets = max(own.present.shape[2] for own in found)
 
     def filled(each: Iterable[np.ndarray], fill: float = 0) -> np.ndarray:
-        wide = [(a, [(0, 0), (0, 0), (0, most - a.shape[2])]) for a in each]
+        wide = [(a, [(0, 0), (0, 0), (0, n_sets - a.shape[2])]) for a in each]
         return np.concatenate([np.pad(a, more, constant_values=fill) for a, more in wide], axis=1)
 
     cells = (filled(own.cells[k] for own in found) for k in range(3))

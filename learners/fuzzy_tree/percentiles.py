@@ -307,13 +307,18 @@ class ScalingBounds:
         low, high = intervals[-1]
         self.usual = float(histograms.moments()[1][-1]) / (high - low) ** 2
 
-    def _take_ends(self, counted: Histograms) -> None:
+    def _take_ends(self, histograms: Histograms) -> None:
         """Set the quantiles at which few records may have sets of their own, as many as noise allows."""
-        signal = float(counted.totals[0]) / 100 / max(float(counted.noise[0]), 1e-300)
-        allowed = [own for least, own in SETTINGS.end_fractions if signal >= least]
+        signal = float(histograms.totals[0]) / 100 / max(float(histograms.noise[0]), 1e-300)
+        allowed = [
+            fractions for min_signal, fractions in SETTINGS.end_fractions if signal >= min_signal
+        ]
         self.end_fractions, self.end_values = allowed[-1] if allowed else (), None
         ordered = [column.kind != "category" for column in self.schema.features]
-        each = [replace(counted, ends=(own, 1 - own)).percentiles() for own in self.end_fractions]
-        if each:
-            unit = to_unit(np.array(each)[..., :-1], self.lower, self.upper)
+        quantiles = [
+            replace(histograms, ends=(fraction, 1 - fraction)).percentiles()
+            for fraction in self.end_fractions
+        ]
+        if quantiles:
+            unit = to_unit(np.array(quantiles)[..., :-1], self.lower, self.upper)
             self.end_values = np.where(ordered, unit, np.nan).swapaxes(0, 1)

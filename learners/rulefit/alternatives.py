@@ -43,15 +43,19 @@ class Alternatives:
     compared: int = 0  #: number of all candidates compared with the term
 
     @classmethod
-    def of(cls, own: Term, alike: Sequence[Term], compared: int, schema: Schema) -> Alternatives:
+    def of(
+        cls, own: Term, equivalent: Sequence[Term], compared: int, schema: Schema
+    ) -> Alternatives:
         """Summarise the terms that fit alike in the place of a term, given best first."""
         categories = {column.name for column in schema.features if column.kind == "category"}
         form, ends = form_of(own, categories)
-        every = [(term, *form_of(term, categories)) for term in alike]
-        same = [found for _, known, found in every if known == form]
+        every = [(term, *form_of(term, categories)) for term in equivalent]
+        same = [ends_of_other for _, known, ends_of_other in every if known == form]
         others = list(dict.fromkeys(term for term, known, _ in every if known != form))
-        reached = [(each[0][0], [cut for _, cut in each]) for each in zip(ends, *same, strict=True)]
-        ranges = [(name, min(cuts), max(cuts)) for name, cuts in reached]
+        cutoffs_by_column = [
+            (each[0][0], [cut for _, cut in each]) for each in zip(ends, *same, strict=True)
+        ]
+        ranges = [(name, min(cuts), max(cuts)) for name, cuts in cutoffs_by_column]
         varied = tuple(one for one in ranges if one[1] < one[2])
         return cls(varied, others[0] if others else None, len(others), compared)
 
@@ -115,18 +119,18 @@ def form_of(term: Term, categories: set[str]) -> tuple[object, list[tuple[str, f
     form: list[object] = []
     ends: list[tuple[str, float]] = []
     for c in _conditions(term):
-        own = [(c.feature, end) for end in (c.lower, c.upper) if end is not None]
-        sided = len(_conditions(term)) > 1 or len(own) > 1
+        thresholds = [(c.feature, end) for end in (c.lower, c.upper) if end is not None]
+        sided = len(_conditions(term)) > 1 or len(thresholds) > 1
         if c.feature in categories:
             form.append(c)
         else:
             form.append((c.feature, sided and (c.lower is None, c.upper is None)))
-            ends += own
+            ends += thresholds
     return tuple(form) or term, ends
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class TermExchanges:
     """What compares all candidates with chosen terms, by their columns, centred and weighted (sqrt of the weights)."""
 
     gram: np.ndarray  #: of all columns, shape (candidates, candidates)
@@ -137,37 +141,50 @@ class Comparison:
     variance: np.ndarray  #: of each column's product with the scores' errors, shape (candidates,)
     covariance: np.ndarray  #: of these products with the terms' own, shape (terms, candidates)
 
-    def among(self, chosen: Sequence[int]) -> Comparison:
+    def among(self, chosen: Sequence[int]) -> TermExchanges:
         """Return the comparison with some of the chosen terms only, in a given order."""
-        rows = [list(self.chosen).index(own) for own in chosen]
+        rows = [list(self.chosen).index(index) for index in chosen]
         return replace(self, chosen=chosen, covariance=self.covariance[rows])
 
-    def chances(self, place: int) -> np.ndarray:
+    def probabilities(self, position: int) -> np.ndarray:
         """Return each candidate's probability of a better fit in the place of a term; shape (candidates,).
 
         NaN for chosen terms, columns that the others explain, and wrong signs.
         """
-        others = [at for at in range(len(self.chosen)) if at != place]
-        rest, own = [self.chosen[at] for at in others], self.chosen[place]
-        cross, joint = self.gram[rest], self.covariance[others]
-        system = cross[:, rest] + 1e-9 * np.eye(len(rest))
-        by = np.linalg.solve(system, cross)  # regression on the others
-        left = np.diag(self.gram) - (cross * by).sum(axis=0)
-        moment = self.moment - self.moment[rest] @ by
-        within = joint[:, rest]
-        spread = self.variance - 2 * (by * joint).sum(axis=0) + (by * (within @ by)).sum(axis=0)
-        shared = self.covariance[place] - by[:, own] @ joint
-        shared = shared + (by[:, own] @ within - joint[:, own]) @ by
-        fresh = self.usable & (left > 1e-4 * np.diag(self.gram)) & ~(self.signs * moment < 0)
-        fresh[list(self.chosen)] = False
-        length = np.sqrt(np.where(fresh, left, 1.0))
-        if self.signs[rest].any():
-            weights = np.linalg.solve(system, self.moment[rest])[:, None]
-            weights = weights - by * (moment / length**2)
-            fresh &= ~(self.signs[rest, None] * weights < 0).any(axis=0)
-        size = float(np.sqrt(max(left[own], 1e-300)))
-        gains, gain = np.abs(moment) / length, abs(float(moment[own])) / size
-        alike = np.where(moment * moment[own] < 0, -1.0, 1.0)
-        noise = spread / length**2 + spread[own] / size**2 - 2 * alike * shared / (length * size)
+        others = [k for k in range(len(self.chosen)) if k != position]
+        kept, replaced = [self.chosen[k] for k in others], self.chosen[position]
+        cross, joint = self.gram[kept], self.covariance[others]
+        system = cross[:, kept] + 1e-9 * np.eye(len(kept))
+        coefficients = np.linalg.solve(system, cross)  # regression on the others
+        residual = np.diag(self.gram) - (cross * coefficients).sum(axis=0)
+        moment = self.moment - self.moment[kept] @ coefficients
+        covariance_kept = joint[:, kept]
+        variance = (
+            self.variance
+            - 2 * (coefficients * joint).sum(axis=0)
+            + (coefficients * (covariance_kept @ coefficients)).sum(axis=0)
+        )
+        shared = self.covariance[position] - coefficients[:, replaced] @ joint
+        shared = (
+            shared
+            + (coefficients[:, replaced] @ covariance_kept - joint[:, replaced]) @ coefficients
+        )
+        candidates = (
+            self.usable & (residual > 1e-4 * np.diag(self.gram)) & ~(self.signs * moment < 0)
+        )
+        candidates[list(self.chosen)] = False
+        length = np.sqrt(np.where(candidates, residual, 1.0))
+        if self.signs[kept].any():
+            weights = np.linalg.solve(system, self.moment[kept])[:, None]
+            weights = weights - coefficients * (moment / length**2)
+            candidates &= ~(self.signs[kept, None] * weights < 0).any(axis=0)
+        replaced_length = float(np.sqrt(max(residual[replaced], 1e-300)))
+        gains, gain = np.abs(moment) / length, abs(float(moment[replaced])) / replaced_length
+        sign = np.where(moment * moment[replaced] < 0, -1.0, 1.0)
+        noise = (
+            variance / length**2
+            + variance[replaced] / replaced_length**2
+            - 2 * sign * shared / (length * replaced_length)
+        )
         ratio = (gains - gain) / np.sqrt(np.maximum(noise, 1e-300))
-        return np.where(fresh, ndtr(ratio), np.nan)
+        return np.where(candidates, ndtr(ratio), np.nan)

@@ -16,7 +16,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 from privfed.learners.private import PrivateModel
-from privfed.learners.rulefit.alternatives import ALIKE, Alternatives, Comparison, Term
+from privfed.learners.rulefit.alternatives import ALIKE, Alternatives, Term, TermExchanges
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
@@ -284,7 +284,7 @@ class _Shortener:
 
     def _select(
         self, columns: Sequence[np.ndarray], signs: np.ndarray, limit: int
-    ) -> tuple[list[int], Comparison | None]:
+    ) -> tuple[list[int], TermExchanges | None]:
         """Return indices of the chosen terms, and how to compare others with them; None if errors are unknown."""
         weights = self.weights / self.weights.sum()
         root, target = np.sqrt(weights), self.scores - weights @ self.scores
@@ -293,10 +293,10 @@ class _Shortener:
             weighted[:, j] = (column - weights @ column) * root
         gram = (weighted.T @ weighted).astype(float)
         moment = np.asarray(weighted.T @ (target * root), float)
-        own = float(weights @ target**2)
+        square = float(weights @ target**2)
         negligible = SETTINGS.negligible[0 if self.logistic else 1]
-        tolerance = min(SETTINGS.enough * self.variance, max(SETTINGS.left * own, negligible))
-        selection = _Selection(gram, moment, own, signs)
+        tolerance = min(SETTINGS.enough * self.variance, max(SETTINGS.left * square, negligible))
+        selection = _Selection(gram, moment, square, signs)
         order = selection.run(limit, tolerance)
         if self.fitted.covariance is None:
             return order, None
@@ -304,7 +304,7 @@ class _Shortener:
             float
         )
         variance, shared = (along**2).sum(axis=1), along[order] @ along.T
-        return order, Comparison(
+        return order, TermExchanges(
             gram, moment, signs, selection.usable, tuple(order), variance, shared
         )
 
@@ -326,7 +326,7 @@ class _Shortener:
         return factors
 
     def _alternatives(
-        self, comparison: Comparison, boxes: np.ndarray, lines: np.ndarray, rules: Sequence[Rule]
+        self, comparison: TermExchanges, boxes: np.ndarray, lines: np.ndarray, rules: Sequence[Rule]
     ) -> tuple[Alternatives, ...]:
         """Return what fits alike in the place of each term; ``rules`` are the chosen ones, as rounded."""
         chosen, schema = comparison.chosen, self.fitted.schema
@@ -340,17 +340,19 @@ class _Shortener:
             box = boxes[index]
             used = np.flatnonzero((box[:, 0] > 0) | (box[:, 1] < self.sizes))
             ends = {names[j]: numbers[j](*box[j].tolist()) for j in used}
-            return Rule.of(*(Condition(name, *own) for name, own in ends.items()))
+            return Rule.of(*(Condition(name, *limits) for name, limits in ends.items()))
 
         terms = [*rules, *map(term, chosen[len(rules) :])]
-        found, known = [], set(terms)
-        for place, own in enumerate(terms):
-            chances = comparison.chances(place)
-            alike = np.flatnonzero(chances >= ALIKE)
-            best = map(term, alike[np.argsort(-chances[alike])].tolist())
-            others = [one for one in best if one not in known]
-            found.append(Alternatives.of(own, others, int(np.isfinite(chances).sum()), schema))
-        return tuple(found)
+        alternatives, known = [], set(terms)
+        for position, chosen_term in enumerate(terms):
+            probabilities = comparison.probabilities(position)
+            equivalent = np.flatnonzero(probabilities >= ALIKE)
+            best = map(term, equivalent[np.argsort(-probabilities[equivalent])].tolist())
+            others = [other for other in best if other not in known]
+            alternatives.append(
+                Alternatives.of(chosen_term, others, int(np.isfinite(probabilities).sum()), schema)
+            )
+        return tuple(alternatives)
 
     def _numbers(
         self, boxes: np.ndarray, chosen: Sequence[int], rules: Sequence[Rule], column: int

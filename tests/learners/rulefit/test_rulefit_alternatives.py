@@ -15,7 +15,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
 from privfed.learners.rulefit import short
-from privfed.learners.rulefit.alternatives import NONE, UNKNOWN, Alternatives, Comparison
+from privfed.learners.rulefit.alternatives import NONE, UNKNOWN, Alternatives, TermExchanges
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.description import STARRED
 from privfed.learners.rulefit.model import RuleEnsemble
@@ -56,7 +56,9 @@ def problem() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return columns, scores, columns @ rng.normal(size=(10, 4)) / 10
 
 
-def compared(columns: np.ndarray, scores: np.ndarray, root: np.ndarray, **more: Any) -> Comparison:
+def compared(
+    columns: np.ndarray, scores: np.ndarray, root: np.ndarray, **more: Any
+) -> TermExchanges:
     """The comparison of some columns with the first three."""
     along = columns.T @ root
     given: dict[str, Any] = {
@@ -65,7 +67,7 @@ def compared(columns: np.ndarray, scores: np.ndarray, root: np.ndarray, **more: 
         "chosen": (0, 1, 2),
     }
     given |= more
-    return Comparison(
+    return TermExchanges(
         columns.T @ columns,
         columns.T @ scores,
         variance=(along**2).sum(axis=1),
@@ -85,7 +87,7 @@ def test_a_chance_is_how_often_the_candidate_fits_drawn_scores_better() -> None:
 
     comparison, middling = compared(columns, scores, root), 0
     for place in range(3):
-        chances = comparison.chances(place)
+        chances = comparison.probabilities(place)
         assert np.isnan(chances[:3]).all()
         rest = [own for own in range(3) if own != place]
         for other in range(3, 10):
@@ -98,21 +100,21 @@ def test_a_chance_is_how_often_the_candidate_fits_drawn_scores_better() -> None:
 def test_fewer_terms_in_another_order_are_compared_as_if_chosen_so() -> None:
     """Rows follow the terms."""
     given = problem()
-    own = compared(*given).among((2, 0)).chances(1)
-    assert np.allclose(own, compared(*given, chosen=(2, 0)).chances(1), equal_nan=True)
+    own = compared(*given).among((2, 0)).probabilities(1)
+    assert np.allclose(own, compared(*given, chosen=(2, 0)).probabilities(1), equal_nan=True)
 
 
 def test_a_candidate_that_needs_a_wrong_sign_is_no_alternative() -> None:
     """Its own coefficient's, or that of another chosen term after the refit."""
     columns, scores, root = problem()
-    free = compared(columns, scores, root).chances(0)
+    free = compared(columns, scores, root).probabilities(0)
     for other in range(3, 10):
         fit = np.linalg.lstsq(columns[:, [1, 2, other]], scores, rcond=None)[0]
         for at, index in enumerate((1, 2, other)):
             for sign in (1.0, -1.0):
                 signs = np.zeros(10)
                 signs[index] = sign
-                chance = compared(columns, scores, root, signs=signs).chances(0)[other]
+                chance = compared(columns, scores, root, signs=signs).probabilities(0)[other]
                 assert np.isnan(chance) == (sign * fit[at] < 0)
                 assert np.isnan(chance) or chance == free[other]
 
@@ -121,7 +123,7 @@ def test_what_repeats_the_other_terms_or_may_not_be_used_is_no_candidate() -> No
     """A copy of another chosen column, a constant."""
     columns, scores, root = problem()
     columns = np.column_stack([columns, columns[:, 1], np.zeros(300)])
-    chances = compared(columns, scores, root, usable=np.arange(12) != 11).chances(0)
+    chances = compared(columns, scores, root, usable=np.arange(12) != 11).probabilities(0)
     assert np.isnan(chances[[10, 11]]).all() and not np.isnan(chances[3:10]).any()
 
 
@@ -129,7 +131,7 @@ def test_without_noise_a_better_fit_is_certain() -> None:
     """And a worse one impossible; a copy of the term itself is even."""
     columns, scores, root = problem()
     columns = np.column_stack([columns, -columns[:, 0]])
-    chances = compared(columns, scores, 0 * root).chances(0)
+    chances = compared(columns, scores, 0 * root).probabilities(0)
     assert set(chances[3:10]) <= {0.0, 1.0} and chances[10] in (0.0, 0.5, 1.0)
 
 
