@@ -122,10 +122,10 @@ class ComposedGuarantee:
 
 
 PLANNED = (
-    "valid whatever was asked and whenever it stopped, for it counts all that the policy allowed, at "
-    "its dearest, and that policy alone was in force from before the first charge"
+    "valid for any queries and any stopping time: it counts everything that the policy allowed, at the highest "
+    "cost, and no other policy has been in force since before the first charge"
 )
-ADAPTIVE = "valid whatever the amounts depended on"
+ADAPTIVE = "valid for adaptively chosen amounts"
 
 
 @dataclass(frozen=True)

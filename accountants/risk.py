@@ -151,13 +151,13 @@ class Tradeoff:
         delta = float(self.delta[0])
         members, answers = self.found(fpr), self.two().posterior(rate, fpr)
         identified = (
-            f"Of 100 people in the data, whoever wrongly accuses {wrong} others finds at most "
-            f"{shown(100 * members, 3)} on average; by guessing, {100 * fpr:g}."
+            f"An attacker who wrongly accuses {wrong} others finds at most {shown(100 * members, 3)} of 100 "
+            f"people in the data on average; guessing finds {100 * fpr:g}."
         )
         answered = (
-            f"If {100 * rate:g} of 100 people would answer yes, whoever accuses {wrong} of those who answered "
-            f"no is right about an accused person at most {shown(100 * answers, 3)} times of 100, if that "
-            "answer is in the data once."
+            f"If {100 * rate:g} of 100 people would answer yes, and an attacker wrongly accuses {wrong} of "
+            f"those who answered no, an accusation is right at most {shown(100 * answers, 3)} times in 100, if "
+            "each answer is in the data once."
         )
         worst = (
             f"Both include delta {shown_delta(delta)}: at worst, {shown(1e6 * delta, 3)} of a million people would have no "
@@ -174,8 +174,8 @@ def largest_epsilon(found: float, delta: float, fpr: float) -> float:
     """
     if Tradeoff.approximate(0.0, delta).found(fpr) >= found:
         raise InputError(
-            f"no epsilon keeps to that: accusing {shown_percent(fpr)} of the others finds as many by guessing; "
-            "accept more, or say that fewer are accused"
+            f"no epsilon is small enough: an attacker who wrongly accuses {shown_percent(fpr)} of the others "
+            "finds as many by guessing; accept a higher risk, or assume fewer wrong accusations"
         )
     low, high = 0.0, 1.0
     while Tradeoff.approximate(high, delta).found(fpr) <= found and high < 700:

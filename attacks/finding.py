@@ -123,7 +123,7 @@ class Finding:
         """Why it did not look; empty if it did."""
         if self.state != "not looked":
             return ""
-        return self.partial or "with so few draws, even the largest effect could be chance"
+        return self.partial or "with so few draws, chance could explain even the largest effect"
 
     @property
     def std(self) -> float | None:

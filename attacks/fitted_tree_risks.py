@@ -64,7 +64,7 @@ def small_leaves(
     return _comparison(
         fractions,
         "leaf sizes",
-        "Do leaves set training records apart from all but a few others?",
+        "Do leaves single out training records, alone or with a few others?",
         f"share of training records in a leaf of fewer than {size}"
         + (", of an average tree" if len(model.forest) > 1 else ""),
         risk="singling out",
@@ -108,7 +108,7 @@ def parameters(model: FittedTrees, train: LabelledRecords) -> Finding:
     return Finding(
         "degrees of freedom",
         "Has the model room for every training record's outcome?",
-        "free parameters of the model, beside the number of training records",
+        "free parameters of the model, compared with the number of training records",
         size,
         baseline=float(records),
         risk="inference",

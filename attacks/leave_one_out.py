@@ -109,10 +109,10 @@ class LeaveOneOut(Attack):
             "members in doubt": result.members,
             "outsiders in doubt": result.outsiders,
             FOUND_AT: result.points,
-            "records without which other answers leave, whatever secret is imagined": sum(
+            "records without which the answers differ, for any possible secret": sum(
                 test.proven for test in tests
             ),
-            "questions put again at a client": max(len(test.queries) for test in tests),
+            "queries recomputed at a client": max(len(test.queries) for test in tests),
         }
         if result.clients < DRAWS:
             detail["note"] = f"{number_of(result.clients, 'client')}: a rate at 1 % needs {DRAWS}"

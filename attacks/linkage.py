@@ -26,7 +26,7 @@ RATE = 0.01  #: FPR among strangers
 JUDGED = 2500  #: Most individuals whose answers are scored, and most outsiders of a control group
 #: The metrics.
 LINKED = "share of individuals linked to their own rule book at 1 % false links"
-BITS = "share of held templates told by one answered bit at 1 % false accusations"
+BITS = "share of held templates revealed by one answered bit at 1 % false accusations"
 
 
 class Linkage(Attack):

@@ -69,6 +69,6 @@ def formed(name: str, known: object) -> Iterator[None]:
         if known or isinstance(error, PrivfedError):
             raise
         raise InputError(
-            f"attack {name!r}: an answer has not the form that its question asks for, and without a "
-            "schema such answers cannot be left out; give schema=Schema.from_toml(...) of these data"
+            f"attack {name!r}: an answer does not have the form that its query requires, and without a schema "
+            "such answers cannot be left out; give schema=Schema.from_toml(...) of these data"
         ) from error

@@ -58,7 +58,7 @@ def model_scores(model: Any, *, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         classes = np.asarray(model.classes_)
         index = np.searchsorted(classes, y)
         if (classes[np.minimum(index, len(classes) - 1)] != y).any():
-            raise InputError("some outcomes are none of the model's classes")
+            raise InputError("some outcomes are not among the model's classes")
         probability = np.asarray(model.predict_proba(x), dtype=float)[np.arange(len(y)), index]
         probability = np.clip(probability, CLIPPED, 1 - CLIPPED)
         scores = np.log(probability) - np.log1p(-probability)

@@ -99,7 +99,7 @@ class SmallGroups(Attack):
 
     name: ClassVar[str] = "small_groups"
     risk: ClassVar[Risk] = "singling out"
-    harm: ClassVar[str] = "a released group is so small that it tells of one person"
+    harm: ClassVar[str] = "a released group is so small that it describes one person"
     question: ClassVar[str] = (
         "Which released groups are so small, or so uniform, that they describe one person?"
     )

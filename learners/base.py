@@ -320,14 +320,14 @@ def check_numeric_target(schema: Schema, *, learner: str) -> None:
         raise InputError(f"{learner} needs a schema with a numeric target; name one")
     if not schema.target.numeric:
         raise InputError(
-            f"{learner} needs a schema with a numeric target, and {schema.target.name!r} is a "
-            "category; take a classifier, or another target"
+            f"{learner} needs a schema with a numeric target, and {schema.target.name!r} is a category; use a "
+            "classifier, or another target"
         )
     target = schema.target
     if target.kind == "integer" and (target.lower, target.upper) == (0, 1):
         raise InputError(
-            f'{learner} predicts a number, and the target {target.name!r} is 0 or 1: write kind = "category" and '
-            'categories = ["0", "1"] in the schema and take a classifier, or kind = "number" for a share'
+            f'{learner} predicts a number, and the target {target.name!r} is 0 or 1: write kind = "category" '
+            'and categories = ["0", "1"] in the schema and use a classifier, or kind = "number" for a share'
         )
 
 
@@ -486,14 +486,14 @@ class PersonalLearner(FederatedLearner):
         if client is None:
             hint = call.format(client=self.clients_[0] if self.clients_ else "...")
             raise NoCommonModel(
-                f"each client has a model of its own, and there is none for all; write {hint}, say"
+                f"each client has its own model, and there is no common one; write {hint}, say"
             )
         simulated: Mapping[str, Any] = vars(self).get("_simulated", {})
         if client not in (models := {**simulated, **self._local_models}):
             raise InputError(
                 f"client {client!r} keeps no model: its policy allows none, or its records gave none"
                 if simulated
-                else f"the model of client {client!r} is not here, for it never left that client; call "
+                else f"the model of client {client!r} is not here, because it never left that client; call "
                 "take_home(client, shelf) where its shelf is"
             )
         return models[client]

@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: plain(item) for key, item in value.items()}
     raise InputError(
-        f"an object of class {type(value).__name__} is no plain data; write state() and restore(state) for it"
+        f"an object of class {type(value).__name__} is not plain data; write state() and restore(state) for it"
     )
 
 

@@ -60,7 +60,7 @@ def load(path: str | Path, *, learner: type[FederatedLearner] | None = None) -> 
                 raise InputError(f"model file {path}: is larger than {LARGEST} bytes")
             data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        raise InputError(f"model file {path}: is no JSON; {_HINT}") from None
+        raise InputError(f"model file {path}: is not JSON; {_HINT}") from None
     with naming(f"model file {path}"):
         return from_dict(data) if learner is None else learner.from_dict(data)
 
@@ -86,5 +86,5 @@ def built(data: Mapping[str, Any]) -> FederatedLearner:
 def _class(name: str) -> type[FederatedLearner]:
     learner = plugins.load("learners", name)
     if not (isinstance(learner, type) and issubclass(learner, FederatedLearner)):
-        raise InputError(f"the plugin {name!r} is no learner")
+        raise InputError(f"the plugin {name!r} is not a learner")
     return learner

@@ -48,7 +48,7 @@ class Nullify(Open):
 
     name: ClassVar[str] = "nullify"
     suppresses: ClassVar[bool] = True
-    reason: ClassVar[str] = "small cells suppressed, which is no differential privacy"
+    reason: ClassVar[str] = "small cells suppressed, which is not differential privacy"
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict

@@ -131,14 +131,14 @@ def _check_registry(registry: Mapping[str, str]) -> None:
     for key, allowed in REGISTRY_LISTS.items():
         if key in registry and registry[key] not in allowed:
             raise InputError(
-                f"registry: [about.registry] {key} = {registry[key]!r} is none of the registry's; write one of "
-                f"{', '.join(allowed)}"
+                f"registry: [about.registry] {key} = {registry[key]!r} is not in the registry's list; write one "
+                f"of {', '.join(allowed)}"
             )
     try:
         date.fromisoformat(registry["publication_date"])
     except ValueError:
         raise InputError(
-            "registry: [about.registry] publication_date is no day; write one such as 2026-11-23"
+            "registry: [about.registry] publication_date is not a date; write one such as 2026-11-23"
         ) from None
 
 

@@ -227,7 +227,7 @@ def claim(policy: PolicyReport) -> str:
 def scope(policy: PolicyReport) -> str:
     """Return whether an epsilon covers the whole exchange, or only what was released so far."""
     if all(client.ceiling is not None for client in policy.clients):
-        return "whatever is asked later"
+        return "for any later queries"
     if any(client.amended for client in policy.clients):
         return "for the releases so far: the budget was amended, and later ones are not covered"
     return "for the releases so far: without a budget fixed in advance, later ones are not covered"

@@ -197,8 +197,8 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
     yield PyramidBlock(
         "base",
         "Side channels",
-        "Integer noise; constant replies to failures. Refusals depend on public state alone, with one exception: a "
-        "gate that closes tells, once, that a protected query failed inside it.",
+        "Integer noise; constant replies to failures. Refusals depend on public state alone, with one "
+        "exception: a gate that closes reveals, once, that a protected query failed inside it.",
         "docs/threat-model.md",
         "Timing is not padded.",
         "not examined",
@@ -208,7 +208,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "Data security and access control",
         "Not part of this tool.",
         "none",
-        "Whoever reads the owners' machines needs no release.",
+        "Anyone who can read the owners' machines needs no release.",
         "outside",
     )
     about = report.study.about

@@ -61,7 +61,7 @@ class NetworkStep(Query):
         if not valid or not np.isfinite(self.weights).all():
             raise QueryError("malformed", "a network needs its weights, finite numbers")
         if not (1 <= self.passes <= MAX_PASSES and self.batch >= 1 and 0 < self.step <= 1):
-            raise QueryError("malformed", "passes, batch or step make no sense")
+            raise QueryError("malformed", "passes, batch and step must be positive numbers")
         return {
             "weights": Part(PartType.VALUES, ("weight",), (size,)),
             "size": Part(PartType.VALUES, ("all",), (1,)),

@@ -90,7 +90,7 @@ def counts(answer: Answer, n_asked: int | None = None) -> SupportEstimate:
         )
     flips = {flip_of(part) for part in parts}
     if len(flips) != 1:
-        raise AnswerError("the answers carry different noise; estimate them apart")
+        raise AnswerError("the answers carry different noise; estimate them separately")
     flip = flips.pop()
     yes = sum(np.count_nonzero(part.units, axis=1) for part in parts)
     scale = 1 - 2 * flip

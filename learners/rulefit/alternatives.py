@@ -25,7 +25,7 @@ from privfed.tables.schema import Schema, shown
 ALIKE = 0.05
 UNKNOWN, NONE = "not known", "none of"
 EXPLAINED = (
-    "candidates that noise and sampling do not tell from a term: in its place, all other terms "
+    "candidates that noise and sampling cannot distinguish from a term: in its place, with all other terms "
     f"kept, each fits better with a probability of at least {100 * ALIKE:.0f} %"
 )
 #: A rule, or the name of a column for its linear term

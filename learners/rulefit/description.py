@@ -11,7 +11,7 @@ from privfed.questions.tree import digits_text, ends_text, number_text
 from privfed.tables.schema import Column, shown
 
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
-STARRED = "*: noise and sampling do not tell the term from others, or its cut-offs; see table()"
+STARRED = "*: other terms or cut-offs fit about as well, given noise and sampling; see table()"
 
 
 def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> str:

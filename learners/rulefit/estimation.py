@@ -258,7 +258,7 @@ class Averaging(Estimation):
     server_step: float = 1.0  #: eta_s
     clients_per_round: int | None = None  #: number of clients drawn in each round; None for all
 
-    remedy = "leave client_learning_rate out, take fewer local_steps, or make server_learning_rate smaller"
+    remedy = "leave client_learning_rate out, use fewer local_steps, or make server_learning_rate smaller"
 
     @property
     def first_steps(self) -> LocalStepParams:

@@ -191,7 +191,7 @@ class _RuleFit(LearnerByWays):
         if signs is None:
             return ()
         if self.max_terms is None:
-            raise InputError("monotonic_cst is of short private models; write max_terms=20")
+            raise InputError("monotonic_cst is for short private models only; write max_terms=20")
         if not isinstance(signs, Mapping):
             if len(signs) != len(columns):
                 raise InputError(
@@ -240,7 +240,9 @@ class _RuleFit(LearnerByWays):
         """The fitted model of two classes or a number; for several classes see ``models_``."""
         if isinstance(self.ensemble_, RuleEnsemble):
             return self.ensemble_
-        raise AttributeError("model_ is of two classes or a number; models_ has one for each class")
+        raise AttributeError(
+            "model_ is for two classes or a number; models_ has one for each class"
+        )
 
     @property
     def models_(self) -> tuple[RuleEnsemble, ...]:
@@ -402,8 +404,8 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         assert schema.target is not None
         if len(schema.target.categories) > MOST_CLASSES:
             raise InputError(
-                f"RuleFitClassifier tells apart up to {MOST_CLASSES} classes, and the target {schema.target.name!r} "
-                "has more; join categories, or take FedForestClassifier"
+                f"RuleFitClassifier distinguishes up to {MOST_CLASSES} classes, and the target "
+                f"{schema.target.name!r} has more; merge categories, or use FedForestClassifier"
             )
 
     def decision_function(
@@ -453,7 +455,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         check_is_fitted(self)
         if isinstance(self.ensemble_, ClassEnsembles):
             raise InputError(
-                "score cards are of two classes; predict_proba() and table() tell of several"
+                "score cards are for two classes; for several, use predict_proba() and table()"
             )
         return ScoreCard.from_ensemble(self.ensemble_, max_points)
 

@@ -99,9 +99,7 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         schema, params = federation.schema, self.params
         assert schema.target is not None
         if params.monotonic:
-            raise InputError(
-                "monotonic_cst is of models that policies of private() let be learned; leave it out"
-            )
+            raise InputError("monotonic_cst needs a policy of private(); leave it out")
         marginal = ask_marginals(federation, params.bins)
         cutoffs = read_cutoffs(marginal.counts, schema, params.bins, params.cutoffs)
         synthetic = marginal.synthetic(schema, rng)

@@ -197,7 +197,7 @@ def check_signals(signals: np.ndarray, variables: Sequence[str]) -> np.ndarray:
             f"of {', '.join(variables)}"
         )
     if not np.isfinite(array).all():
-        raise InputError("trajectories hold a value that is no finite number; fill it in first")
+        raise InputError("trajectories hold a value that is not a finite number; fill it in first")
     return array
 
 

@@ -61,7 +61,7 @@ def _audit_kind(kind: str, queries: Sequence[Query], schema: Schema, policy: Pol
         try:
             exceeded.update(_excesses(query, noisy, schema, tries))
         except Exception as error:  # noqa: BLE001  # a plugin's own, on constants: it ends no study
-            untried[f"it failed with {type(error).__name__} on made-up records"] = None
+            untried[f"it failed with {type(error).__name__} on synthetic records"] = None
     return Finding(
         NAME,
         "Does one record change an answer by more than the query's stated sensitivity?",
@@ -80,7 +80,7 @@ def _audit_kind(kind: str, queries: Sequence[Query], schema: Schema, policy: Pol
 def _untried(query: Query, parts: Mapping[str, Part], number: int) -> str:
     """Why a query is not tried; empty if it is."""
     if isinstance(query, CohortQuery):
-        return "no individuals of a cohort are made up"
+        return "no synthetic individuals of a cohort are drawn"
     if sum(part.size for part in parts.values()) > LARGEST:
         return f"answers of more than {LARGEST:,} cells were not tried"
     return f"more than {QUESTIONS} questions are planned" if number >= QUESTIONS else ""

@@ -286,7 +286,7 @@ def renew_secret(file: Path) -> int:
 
     with ledger_commands.writable(file) as ledger:
         ledger.renew_secret()
-    click.echo(f"{file}: has a new secret beside it, and records it")
+    click.echo(f"{file}: has a new secret in its folder, and records that")
     return FINE
 
 

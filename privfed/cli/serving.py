@@ -34,7 +34,7 @@ which_option = click.option(
 @click.option("--policy", help="The owner's policy, a .toml file.")
 @click.option("--ledger", help="The ledger, a .db file.")
 @click.option("--client", help="The owner's public name; default: the data file's.")
-@click.option("--socket", help="Socket of the server's engine; default: beside the ledger.")
+@click.option("--socket", help="Socket of the server's engine; default: in the ledger's folder.")
 @click.option("--study", help="The study's name in the ledger.")
 @click.option("--individual", help="The column that names the person behind each record.")
 @click.option("--signing-key", help="File of the key that signs the ledger's heads.")
@@ -85,8 +85,8 @@ def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
         return
     if not (sys.stdin.isatty() and click.confirm("Serve these records all the same?", err=True)):
         raise InputError(
-            f"{client}: not served, and nothing was charged; mend the table, or agree on bounds from "
-            "public knowledge (not from these counts, which tell of the records), or give --yes"
+            f"{client}: not served, and nothing was charged; correct the table, or agree on bounds from public "
+            "knowledge (not from these counts, which describe the records), or give --yes"
         )
 
 
@@ -204,8 +204,8 @@ def agree_on_masks(folder: Path, keys: Path) -> int:
     for name, key in owner.agree_on_masks(keys).items():
         click.echo(f"{name:<24} {' '.join(key[i : i + 8] for i in range(0, 64, 8))}")
     click.echo(
-        "Compare these with the owners by telephone or in person, not through the server: whoever "
-        f"exchanged all keys but {owner.client}'s could open {owner.client}'s share, as if all others colluded."
+        "Compare these with the owners by telephone or in person, not through the server: anyone who exchanged "
+        f"all keys but {owner.client}'s could open {owner.client}'s share, as if all others colluded."
     )
     return FINE
 

@@ -104,7 +104,7 @@ def run(study: Path | None, out: Path, overwrite: bool, engine: str) -> int:
 @time_option
 @click.option("--data", type=PATH, help="The .csv table that the model was fitted to.")
 @click.option("--outsiders", type=PATH, help="A .csv table of held-out records, as a control.")
-@click.option("--target", help="The outcome's column; default: the only one that is no feature.")
+@click.option("--target", help="The outcome's column; default: the only one that is not a feature.")
 @click.option("--out", type=PATH, help="Folder for a model's page; default: model-risks.")
 @overwrite_option
 @scores_option
@@ -256,7 +256,7 @@ def export(
 @click.option("--jobs", default=1, show_default=True, help="Processes; -1 for one a core.")
 @click.option("--list", "listed", is_flag=True, help="List the cells and whether they are done.")
 @click.option("--out", type=PATH, default=Path("sweep"), show_default=True)
-@click.option("--overwrite", is_flag=True, help="Run the cells in --out anew.")
+@click.option("--overwrite", is_flag=True, help="Run the cells in --out again.")
 @click.option("--mlflow", is_flag=True, help="Log each run to MLflow too, where it is installed.")
 def sweep(  # noqa: PLR0913 - click gives each option by its name
     study: Path | None,
@@ -360,7 +360,7 @@ def synthesize(
 
     records = prediction.synthesize(model, rows, random_state)
     return _write(
-        records.to_csv(index=False), out, overwrite, f"wrote {rows} made-up records to {out}"
+        records.to_csv(index=False), out, overwrite, f"wrote {rows} synthetic records to {out}"
     )
 
 

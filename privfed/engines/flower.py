@@ -186,7 +186,7 @@ class MaskedFedAvg(FedAvg):  # type: ignore[misc, unused-ignore]
         shares = {share for m in valid if (share := content_bytes(m, SHARE))}  # each counts once
         mean = mean_update(shares, [each.shape for each in self._sent.to_numpy_ndarrays()])
         if mean is None:
-            log.warning("round %d: a share is missing; the model stays as it was", server_round)
+            log.warning("round %d: a share is missing; the model remains unchanged", server_round)
             return None, None
         return _added(self._sent, mean), MetricRecord({"num-examples": len(shares)})
 

@@ -138,7 +138,7 @@ def _locked(path: Path) -> BinaryIO:
 def _unreadable(path: Path | None, error: OSError | None = None) -> InputError:
     why = "" if error is None else f" ({(error.strerror or type(error).__name__).lower()})"
     return InputError(
-        f"journal {path}: cannot be used{why}; put it back from a copy, or name a new folder"
+        f"journal {path}: cannot be used{why}; restore it from a copy, or name a new folder"
     )
 
 

@@ -197,7 +197,7 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
 def _check_public(known: Schema, policies: Mapping[str, Policy]) -> None:
     if known.inferred and any(policy.budget is not None for policy in policies.values()):
         raise InputError(
-            "a policy with a budget needs a public schema, for bounds read off the records are a release "
+            "a policy with a budget needs a public schema, because bounds read off the records are a release "
             "that no epsilon covers; give schema=Schema.from_toml(...), whose template `privfed schema` writes"
         )
 

@@ -76,7 +76,7 @@ def call_socket(path: str | Path, data: bytes, *, seconds: float = 60.0) -> byte
             link.sendall(_SIZE.pack(len(data)) + data)
             return _received(link)
     except OSError:
-        raise ChannelError(f"nobody answers at socket {path}") from None
+        raise ChannelError(f"no process answers at socket {path}") from None
 
 
 class SocketCarrier(Carrier):

@@ -180,9 +180,7 @@ class UpdateGate:
         """Return the released update in its shapes; see :meth:`answer` (PolicyError: it is a share)."""
         release = self.answer(update, **options)
         if release is not None and release.view:
-            raise PolicyError(
-                "masked: an update leaves as a share; take answer() and mean_update()"
-            )
+            raise PolicyError("masked: an update leaves as a share; use answer() and mean_update()")
         return None if release is None else arrays_of(release, map(np.shape, update))
 
 

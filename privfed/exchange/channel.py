@@ -165,8 +165,8 @@ def read_heads(path: Path) -> dict[str, Head]:
         heads = {client: Head.parse(text) for client, (text, _) in data.items()}
     except (OSError, msgspec.MsgspecError, InputError):
         raise InputError(
-            f"file of heads {path}: cannot be read; put it back from a copy, or ask the owners for "
-            "their ledgers' heads"
+            f"file of heads {path}: cannot be read; restore it from a copy, or ask the owners for their "
+            "ledgers' heads"
         ) from None
     return {c: Head(h.seq, h.hash, data[c][1]) for c, h in heads.items()}
 
@@ -387,8 +387,8 @@ def check_follows(client: str, last: Head | None, head: Head) -> None:
             + (
                 "; ask its owner to verify it against both"
                 if head.signature and last.signature
-                else ", or somebody on the way answered in its place, for not all of this is signed; ask "
-                "its owner to verify the ledger against both, and for its public key"
+                else ", or somebody on the way answered in its place, since not all of this is signed; ask its "
+                "owner to verify the ledger against both, and for its public key"
             )
         )
 

@@ -335,8 +335,8 @@ def nothing_released(name: str, silence: NobodyAnswered | None = None) -> Nobody
         )
     elif reasons == {Reason.UNKNOWN_KIND}:
         advice = (
-            "the policy is for other questions than this learner asks: give one of its own, such as "
-            f"{name}().private(1) or {name}().published()"
+            f"the policy is not for this learner's queries: give one of its own, such as {name}().private(1) or "
+            f"{name}().published()"
         )
     else:
         advice = (

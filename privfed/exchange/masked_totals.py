@@ -41,8 +41,8 @@ def total_of(shares: Sequence[Release]) -> Release:
     first = shares[0]
     if {share.view for share in shares} != {first.view} or len(shares) != len(first.owners):
         raise PolicyError(
-            f"{first.kind}: the owners' masks do not cancel, for they do not agree on all of: masked, the "
-            "kind's guards, the name of who asks; hold their policies beside each other"
+            f"{first.kind}: the owners' masks do not cancel, because their policies differ in [masked] or in "
+            "this kind's guards, or the server's name does; compare their policies"
         )
     parts = {}
     for name, part in first.parts.items():

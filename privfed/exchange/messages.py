@@ -41,7 +41,7 @@ class Reason(StrEnum):
 
 #: Constant text of each refusal.
 EXPLANATIONS: Mapping[Reason, str] = {
-    Reason.UNREADABLE: "the bytes are no request",
+    Reason.UNREADABLE: "the bytes are not a request",
     Reason.UNKNOWN_KIND: "the owner's policy does not name this kind of query",
     Reason.MALFORMED: "the query's values do not fit its kind or the schema",
     Reason.FALSE_PARTITION: "cells that were declared disjoint overlap",
@@ -50,13 +50,13 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.TIMES: "this kind of query has been answered in this study as often as the policy allows",
     Reason.BUDGET: "the charge does not fit what is left of the budget, or of one of its limits",
     Reason.UNSOUND: "the policy's mechanism or accountant states a cost that cannot be right",
-    Reason.FAULTY: "this kind of query has failed too often; whoever wrote it must mend it",
-    Reason.CLOSED: "the gate is closed: a query failed where it must not, and its owner has to look",
+    Reason.FAULTY: "this kind of query has failed too often; its author must correct it",
+    Reason.CLOSED: "the gate is closed: a protected query failed inside it, and the owner must examine why",
     Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
     Reason.MISMATCH: "the request's id was used for another query",
     Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",
-    Reason.REWRITTEN: "the ledger does not pass through the head that the server saw before: it "
-    "was put back from a copy, or rewritten",
+    Reason.REWRITTEN: "the ledger does not pass through the head that the server saw before: it was restored "
+    "from an older copy, or rewritten",
     Reason.LEDGER: "the ledger cannot be written",
 }
 
@@ -232,7 +232,7 @@ class Head:
         digest, _, signature = remainder.partition(":")
         sized = len(number) < 20 and len(digest) == 64
         if not (sized and number.isdecimal() and set(digest) <= set("0123456789abcdef")):
-            raise InputError(f"{text[:100]!r} is no head; write seq:hash as it was published")
+            raise InputError(f"{text[:100]!r} is not a head; write seq:hash as it was published")
         return cls(int(number), digest, signature)
 
 

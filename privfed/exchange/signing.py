@@ -55,7 +55,7 @@ def read_key(path: str | Path) -> bytes:
 
 def read_public(path: str | Path) -> bytes:
     """Read a public key's file (InputError: it cannot be read, or is no key)."""
-    return _read(path, f"public key file {path}", "give the .pub file that lies beside the key")
+    return _read(path, f"public key file {path}", "give the .pub file in the key's folder")
 
 
 def _read(path: str | Path, where: str, way_out: str) -> bytes:
@@ -165,9 +165,9 @@ class Identity:
         bare = envelope.head is None and envelope.status not in ("refusal", "offer")
         if bare or not _verifies(self.public, envelope.signature, sealed):
             raise LedgerError(
-                f"a reply in the name of data set {self.dataset!r} is not signed by the owner's key "
-                "together with a head of its ledger: another key is in use there, or somebody else "
-                "answers; nothing in it was believed or kept"
+                f"a reply in the name of data set {self.dataset!r} is not signed by the owner's key together "
+                "with a head of its ledger: another key is in use there, or somebody else answers; the reply "
+                "was discarded"
             )
         if envelope.head is not None:
             check_signature(envelope.head, self.dataset, self.public)

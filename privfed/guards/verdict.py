@@ -116,7 +116,7 @@ def check_guard(
             break
     else:
         raise InputError(
-            f"guard {guard!r}: nothing leaves it, whatever is tried ({why}); mend that, or, where a "
-            "function makes the guard, write what it is called with: --options '{}'"
+            f"guard {guard!r}: it answers none of the inputs tried ({why}); correct that, or, if a function "
+            "creates the guard, give its arguments: --options '{}'"
         )
     return GuardVerdict(guard, claim, [check(case) for check in CHECKS], case.runs)

@@ -248,7 +248,7 @@ def digests_in(tokens: dict[str, str], table: RawTable) -> Evidence | None:
         partial(str, tokens[digest]),
         raw[digest][1],
         len(raw),
-        mend="whoever can list the possible values can undo a digest; leave it out",
+        mend="anyone who can list the possible values can reverse a digest; leave it out",
         complexity=2,
         certain=raw[digest][1].func is _text_at or len(tokens) <= ALONE or len(table.cells) > DRAWN,
     )

@@ -310,11 +310,9 @@ def _labels(table: RawTable) -> Iterator[np.ndarray]:
 
 
 _VALUE = "release a sum or a mean over many records, with noise, instead of the value itself"
-_FUNCTION = (
-    "a function of one value gives the value away; apply it to a noisy sum over many records"
-)
+_FUNCTION = "a function of one value reveals the value; apply it to a noisy sum over many records"
 _SCALED = "scale by public bounds, and release a noisy sum over many records"
-_FEW = "a function of so few records gives them away; pool more records, or add noise"
+_FEW = "a function of so few records reveals them; pool more records, or add noise"
 
 #: Each family's complexity, remedy and rules.
 _FAMILIES: Sequence[tuple[str, int, str, Mapping[str, Values]]] = (

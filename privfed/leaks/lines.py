@@ -424,7 +424,7 @@ def two_records(lines: Lines, table: RawTable) -> Evidence | None:
         best[0] - log_trials,
         partial(lines.locate, best[1]),
         partial(str, f"records {low} and {high}{table.whose}"),
-        mend="a mean of two gives both away to either; pool more records, or add noise",
+        mend="a mean of two reveals each to the other; pool more records, or add noise",
         complexity=4,
     )
 

@@ -395,7 +395,7 @@ def _frame(raw: Any) -> pd.DataFrame:
         return pd.DataFrame(raw)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"the raw data are no table ({kind}); pass a DataFrame or an array"
+            f"the raw data are not a table ({kind}); pass a DataFrame or an array"
         ) from error
 
 

@@ -47,8 +47,8 @@ class Allowances:
         """Add an amount to the individuals whom a study queried (LedgerError: :data:`BEYOND` is reached)."""
         if not (self.spent[queried] < BEYOND - units).all():
             raise LedgerError(
-                f"an individual is charged more than {BEYOND // UNITS:,} in all, which no gate does and no budget "
-                "allows; verify the ledger, and put it back from a copy"
+                f"an individual is charged more than {BEYOND // UNITS:,} in all, which no gate does and no "
+                "budget allows; verify the ledger, and restore it from a copy"
             )
         self.spent[queried] += units
         self.by(study)[queried] += units

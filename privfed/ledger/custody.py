@@ -56,7 +56,7 @@ class Custody(ABC):
             return
         if commitment(read_secret(self.path)) != self._committed:
             raise LedgerError(
-                f"{self._store}: the secret beside it is another one's; put its own back from a copy"
+                f"{self._store}: the secret in its folder belongs to another ledger; restore its own from a copy"
             )
 
     @property

@@ -102,9 +102,8 @@ class Registry:
         if known is not None and here != known.identity:
             what = "another one was here" if here else "is gone, though it answered before"
             raise LedgerError(
-                f"ledger {path}: {what} (head {known.head}); put it back, newest copy first; if it was "
-                "thrown away on purpose, with the record of what was spent: privfed ledger forget "
-                f"{path}"
+                f"ledger {path}: {what} (head {known.head}); restore it from its newest copy; if it was deleted "
+                f"on purpose, with the record of what was spent: privfed ledger forget {path}"
             )
 
     def check(self, identity: str, path: Path | None, passes: Callable[[Head], bool]) -> list[Head]:
@@ -119,8 +118,8 @@ class Registry:
         for head in heads:
             if not passes(head):
                 raise LedgerError(
-                    f"ledger {path}: does not pass through head {head} that it answered with before: it "
-                    "was put back from an older copy, or rewritten; put the newest copy back"
+                    f"ledger {path}: does not pass through head {head} that it answered with before: it was "
+                    "restored from an older copy, or rewritten; restore the newest copy"
                 )
         return heads
 
@@ -185,8 +184,8 @@ class Registry:
             return KnownLedger(file.stem, dataset, Path(path), Head.parse(head))
         except (msgspec.MsgspecError, InputError):
             raise LedgerError(
-                f"known heads {file}: cannot be read; put the file back from a copy, or remove it "
-                "after verifying that ledger against a head that the server saw"
+                f"known heads {file}: cannot be read; restore the file from a copy, or remove it after "
+                "verifying that ledger against a head that the server saw"
             ) from None
 
     @property

@@ -45,8 +45,8 @@ def secret_beside(ledger: Path, *, begun: bool = True) -> bytes:
 def read_secret(ledger: Path) -> bytes:
     """Read a ledger's secret (LedgerError: it is lost or damaged, or others can read it)."""
     way_out = (
-        "put it back from a copy, or, if there is none, let its owner make another, which is "
-        f"recorded: privfed ledger renew-secret {ledger}"
+        "restore it from a copy, or, if there is none, let its owner make another, which is recorded: privfed "
+        f"ledger renew-secret {ledger}"
     )
     with _kept(ledger) as path:
         if not path.exists():

@@ -50,7 +50,7 @@ SCHEMA = (
 #: The index of rows with a digest in earlier versions; replaced when next written.
 EARLIER = _index(("reserved", "block", "counted", "policy", "failed"))
 #: Advice for a damaged file.
-NEWEST = "put its newest copy back: privfed ledger restore"
+NEWEST = "restore its newest copy: privfed ledger restore"
 #: Charges and replies of one request, by the index ``once``.
 _OF_REQUEST = "principal = ? AND request = ? AND request != '' AND event != 'refused'"
 _COLUMNS = "seq, time, event, principal, request, body, payload, hash, packed"
@@ -73,8 +73,8 @@ class SqliteStore(Store):
         self._real = os.path.realpath(str(path))
         if path is not None and any(map(self._inherits, _OPEN.valuerefs())):
             raise LedgerError(
-                f"{self}: was opened before a fork and not closed, so that SQLite would take locks for its own that it has "
-                "not; close it before, or start processes anew (spawn)"
+                f"{self}: was opened before a fork and not closed, so that SQLite's locks would be wrong; close "
+                "it before the fork, or start new processes (spawn)"
             )
         self._db = self._connect()
         _OPEN[id(self)] = self
@@ -156,8 +156,9 @@ class SqliteStore(Store):
         self._db.execute("COMMIT")
         if self._opened and self._files() != self._opened:
             raise LedgerError(
-                f"{self}: its file, or what lies beside it (-wal, -shm), was replaced or removed while it was open, so that "
-                "nothing more is kept; stop all that uses it, and put its newest copy back: privfed ledger restore"
+                f"{self}: its file, or its -wal or -shm file, was replaced or removed while it was open, so "
+            "that nothing more is recorded; stop every process that uses it, and restore its newest copy: "
+            "privfed ledger restore"
             )
 
     def _files(self) -> list[tuple[int, int]]:
@@ -240,7 +241,7 @@ class SqliteStore(Store):
     def _fault(self, error: sqlite3.Error) -> LedgerError:
         if "no such table" in str(error):
             return LedgerError(
-                f"{self}: is no ledger, or was copied while its gate ran; copy it by privfed ledger backup"
+                f"{self}: is not a ledger, or was copied while its gate ran; copy it by privfed ledger backup"
             )
         return LedgerError(f"{self}: {error}")
 

@@ -430,8 +430,8 @@ class Store(ABC):
             sound = not set(self.state()) - UNSPOKEN
         if not sound:
             raise LedgerError(
-                f"{self}: what it keeps of its totals does not follow from its entries; verify it, "
-                "and put it back from a copy"
+                f"{self}: what it keeps of its totals does not follow from its entries; verify it, and restore "
+                "it from a copy"
             )
 
 

@@ -512,8 +512,8 @@ def _schema_of(records: Any, given: Schema | None) -> Schema:
     known = given if schema_of_records is None else schema_of_records
     if known is None or (given is not None and given != known):
         raise SchemaError(
-            "a gate's schema is the one that its records were clipped to, or bounds would hold of "
-            "other values; encode the records anew: Records.from_frame(table, schema)"
+            "a gate's schema is the one that its records were clipped to, or bounds would hold of other "
+            "values; encode the records again: Records.from_frame(table, schema)"
         )
     return known
 

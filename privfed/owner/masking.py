@@ -43,8 +43,8 @@ class MaskingKey:
         """
         if keys.get(owner) != self.public:
             raise PolicyError(
-                f"masked: the policy has {'another' if keys.get(owner) else 'no'} key for {owner!r}; its "
-                f"public masking key is {self.public}; take all owners' keys by privfed owner masks FOLDER KEYS"
+                f"masked: the policy has {'another' if keys.get(owner) else 'no'} key for {owner!r}; its public "
+                f"masking key is {self.public}; get all owners' keys by privfed owner masks FOLDER KEYS"
             )
         if lacking := sorted(name for name, key in keys.items() if not key):
             raise PolicyError(
@@ -109,7 +109,7 @@ class MaskingKey:
                 secret = self._key.exchange(peer)
             except ValueError:  # a point of small order: the pair's secret would be public
                 raise InputError(
-                    f"masked: {public} in the roster is no X25519 key; ask its owner for hers, owner.mask"
+                    f"masked: {public} in the roster is not an X25519 key; ask its owner for owner.mask"
                 ) from None
             both = b"".join(sorted(map(bytes.fromhex, (self.public, public))))
             derived = _derived(secret, b"privfed pair 2" + both, 96)

@@ -70,7 +70,7 @@ def _check_all_is_noisy(priced: Protection) -> None:
     if priced.bare:
         raise PluginError(f"leaves part {priced.bare[0]!r} without noise, and states a finite cost")
     if priced.mechanism.suppresses:
-        raise PluginError("masks cells by the data, which is no differential privacy")
+        raise PluginError("masks cells by the data, which is not differential privacy")
 
 
 def _short(loss: Loss) -> str:

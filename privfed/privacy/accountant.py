@@ -56,7 +56,7 @@ def written_epsilon(epsilon: Number, name: str) -> Fraction:
     read = readable(epsilon, name)
     if read > LARGEST:
         raise InputError(
-            f"{name} must be at most {LARGEST}, for a larger one promises nothing; write for example '1'"
+            f"{name} must be at most {LARGEST}, because a larger one guarantees nothing; write for example '1'"
         )
     return read
 

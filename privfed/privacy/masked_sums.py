@@ -71,7 +71,7 @@ class MaskedSums:
         for owner, key in self.keys.items():
             if not isinstance(key, str) or not re.fullmatch("([0-9a-f]{64})?", key):
                 raise PolicyError(
-                    f"masked: the key of {owner!r} is no masking key, which has 64 hexadecimal digits"
+                    f"masked: the key of {owner!r} is not a masking key, which has 64 hexadecimal digits"
                 )
         owned = [key for key in self.keys.values() if key]
         if same := [owner for owner, key in self.keys.items() if owned.count(key) > 1]:

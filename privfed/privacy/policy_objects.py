@@ -128,5 +128,5 @@ def _check_local(kind: str, local: bool, guarded: bool) -> None:
         )
     if not local and not guarded:
         raise PolicyError(
-            f"query {kind!r} releases something, so it is no local effect; write a [[guard]] for it"
+            f"query {kind!r} releases something, so it is not a local effect; write a [[guard]] for it"
         )

@@ -53,7 +53,7 @@ def sampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> tup
     tail = delta / 2 - ROUNDING
     if not (below.min() <= tail and above.min() <= tail):
         raise InputError(
-            f"training: delta {delta:g} is below what is told apart; write 1e-9 or more"
+            f"training: delta {delta:g} is below the precision of this accounting; write 1e-9 or more"
         )
     low = min(np.flatnonzero(below <= tail)[-1], np.searchsorted(losses, 0.0))
     high = max(np.flatnonzero(above <= tail)[0], np.searchsorted(losses, 0.0))

@@ -100,7 +100,7 @@ def _fault(group: str, name: str, loaded: Any) -> str:
     module, base = BASES[group]
     derived = getattr(sys.modules.get(module), base, None)
     if derived is None or not (isinstance(loaded, type) and issubclass(loaded, derived)):
-        return f"is no class derived from {base}; see docs/plugins.md"
+        return f"is not a class derived from {base}; see docs/plugins.md"
     if lacking := ", ".join(sorted(getattr(loaded, "__abstractmethods__", ()))):
         return f"is not finished; write {lacking}"
     word = {"queries": "kind", "learners": "__name__"}.get(group, "name")

@@ -75,7 +75,7 @@ class Nodes:
         nodes, roots = len(self.feature), self._roots()
         used = self.children >= 0
         _require(bool((self.children >= -1).all()), "a child is a node, or -1")
-        _require(bool((self.children < nodes).all()), "a child is no node")
+        _require(bool((self.children < nodes).all()), "a child is not a node")
         below = self.children[used]
         expected = np.ones(nodes, np.int64)
         expected[roots] = 0

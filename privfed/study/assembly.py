@@ -79,8 +79,8 @@ def attack(output: Output, *, seconds: float | None = None, scores: bool = False
     file = output.folder / STAMP
     if file.is_file() and file.read_text(encoding="utf-8") != stamp(output.study):
         raise InputError(
-            f"the data of study {output.study.name!r} have changed since it ran; attacks are scored "
-            "against what it ran on, so run it anew"
+            f"the data of study {output.study.name!r} have changed since it ran; attacks are scored against the "
+            "data it ran on, so run it again"
         )
     attack_releases(simulation.prepare(output.study), output, seconds, scores=scores)
     return write_report(output)

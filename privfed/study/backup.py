@@ -67,8 +67,8 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
         _check_place(registry, ledger, copy.identity)
         if not (known or published):
             raise LedgerError(
-                f"{source}: no head of it is known here, so that nothing tells whether it was charged "
-                "after the copy was made; give the last one that others saw: --head or --witness"
+                f"{source}: no head of it is known here, so whether it was charged after the copy was made is "
+                "not known; give the last head that others saw: --head or --witness"
             )
         entry = KnownLedger(copy.identity, copy.dataset, ledger.resolve(), copy.head)
     partial = ledger.with_name(f".{ledger.name}.partial")
@@ -101,7 +101,7 @@ def _ledger_in(folder: Path) -> Path:
     ledgers = [file for file in files if file.suffix not in (SECRET, *BESIDE)]
     if len(ledgers) != 1:
         raise InputError(
-            f"{folder}: is no copy of a ledger; give a folder of privfed ledger backup"
+            f"{folder}: is not a copy of a ledger; give a folder of privfed ledger backup"
         )
     return ledgers[0]
 

@@ -129,8 +129,8 @@ class Deployment:
         folder = self.keys_folder
         if not any(folder.glob("*.pub")):
             warnings.warn(
-                f"there are no keys in {folder}, so replies are accepted unsigned: whoever "
-                "runs the engine could answer in an owner's place",
+                f"there are no keys in {folder}, so replies are accepted unsigned: anyone who runs the engine "
+                "could answer in an owner's place",
                 Note,
                 stacklevel=2,
             )

@@ -169,8 +169,9 @@ def _check_statements(plan: Sequence[Planned], schema: Schema, adopted: Policy) 
     if breaches := [finding for finding in findings if finding.severity == "breach"]:
         raise StudyError(
             *(
-                f"query {finding.releases[0]!r}: made-up neighbours move {', '.join(finding.detail['parts'])} further than "
-                "declared, so that no guarantee would hold; mend its parts(), by privfed.testing.check_query"
+                f"query {finding.releases[0]!r}: neighbouring synthetic data sets move "
+                f"{', '.join(finding.detail['parts'])} further than declared, so no guarantee would hold; "
+                "correct its parts(), with privfed.testing.check_query"
                 for finding in breaches
             )
         )

@@ -62,7 +62,7 @@ class Joining:
         if existing.client not in deployment.clients:
             clients = ", ".join(deployment.clients)
             raise InputError(
-                f"{existing.client!r} is none of the study's clients, which are {clients}"
+                f"{existing.client!r} is not one of the study's clients, which are {clients}"
             )
         path = folder / existing.ledger
         check_ledger(path)
@@ -108,7 +108,7 @@ class Joining:
         lines = [
             f"study {study.name!r} asks {self.owner.client}"
             + (f": {printable(purpose)}" if purpose else ""),
-            f"asked by: whoever may use {self.owner.folder / self.owner.sockets['server']}",
+            f"asked by: anyone who may use {self.owner.folder / self.owner.sockets['server']}",
             *priced(self.price, self.balances).splitlines(),
         ]
         lines.append(

@@ -38,7 +38,7 @@ def is_database(path: Path) -> bool:
 def check_ledger_file(path: Path) -> None:
     """Check that a file is named as a ledger or is a database (InputError: it is neither)."""
     if path.suffix != ".db" and not is_database(path):
-        raise InputError(f"{path}: is no ledger; give a ledger's .db file, or a study's output")
+        raise InputError(f"{path}: is not a ledger; give a ledger's .db file, or a study's output")
 
 
 def check_ledger(path: Path) -> None:
@@ -273,7 +273,9 @@ def closed(ledger: Ledger) -> str:
         return ""
     kinds = ", ".join(f"{kind} {count}" for kind, count in failures.items())
     message = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what the failure revealed"
-    remedy = f"; the gate is closed: once its cause is mended, privfed ledger reopen {ledger.path}"
+    remedy = (
+        f"; the gate is closed: once its cause is corrected, privfed ledger reopen {ledger.path}"
+    )
     return message + remedy * bool(faults)
 
 
@@ -340,8 +342,8 @@ def _study_shares(
         state = "sealed, charged" if block.sealed else "charged so far"
         text = (
             f"study {block.study}: a share of {percent_of(block.share, ceiling)}, {state} "
-            f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}"
-            f"{at_delta(delta)} given all that came before it, whatever comes after"
+            f"{percent_of(block.spent, ceiling)} of the budget; epsilon {shown(epsilon)}{at_delta(delta)} given "
+            "everything before it, for any later queries"
         )
         yield block.study, text
 
@@ -359,7 +361,9 @@ def noise(name: str, path: Path, ledgers: int = 1, heads: Iterable[Head] = ()) -
         owner, total = ledger.dataset, ledger.budget()[0]
     tally = beside(path, ENDING)
     if not tally.is_file() and total.releases > total.unprotected:
-        why = f"{tally.name} is not beside it: the sums of noise stay with the owner's own ledger"
+        why = (
+            f"{tally.name} is not in its folder: the sums of noise stay with the owner's own ledger"
+        )
         return f"{name}: NOT LOOKED, {why}", False
     findings = audit_noise({owner: read_tally(path, owner)}, policies=ledgers)
     if not findings:
@@ -411,7 +415,7 @@ def _format_line(line: Line, share: str = "", taken: str = "") -> str:
         proven = " (a loose bound: it holds wherever a study stops)" if _is_loose(line) else ""
         parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
     if line.ceiling is not None:
-        parts.append(f"epsilon {shown(line.ceiling)} whatever is still asked")
+        parts.append(f"epsilon {shown(line.ceiling)} for any further queries")
     if line.remaining is not None and line.by != "all":
         parts.append(f"epsilon {shown_down(line.remaining)} remaining")
     if line.basis_in_words:

@@ -225,7 +225,9 @@ def probabilities_of(
         return None
     proba = np.asarray(predict(X, client=client), dtype=float)
     if np.isnan(proba).any():
-        raise PluginError(f"{type(model).__name__}: predict_proba gives values that are no numbers")
+        raise PluginError(
+            f"{type(model).__name__}: predict_proba gives values that are not numbers"
+        )
     return proba
 
 

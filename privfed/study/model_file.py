@@ -45,7 +45,7 @@ def read_model(path: Path) -> FittedTrees:
     with naming(f"model {path}"):
         if form is None:
             raise InputError(
-                f"is none of {', '.join(FORMS)}; write it with joblib.dump or skops.io.dump"
+                f"is not one of {', '.join(FORMS)}; write it with joblib.dump or skops.io.dump"
             )
         if form == "pickle" and os.name != "posix":
             raise InputError("this system cannot confine a pickle; write it with skops.io.dump")
@@ -85,7 +85,7 @@ def _not_read(form: str) -> str:
             return "needs skops: pip install privfed[skops]"
     return (
         "holds no model that could be read, with the scikit-learn installed here and within "
-        f"{confined_reader.MEMORY >> 30} GB; write it anew with joblib.dump or skops.io.dump"
+        f"{confined_reader.MEMORY >> 30} GB; write it again with joblib.dump or skops.io.dump"
     )
 
 
@@ -113,7 +113,7 @@ def read_records(model: FittedTrees, path: Path, target: str | None) -> Labelled
         y = outcome.map(lambda value: codes.get(_class_name(label(value)), -1)).to_numpy(float)
         if unknown := rows(np.flatnonzero(y < 0)) if (y < 0).any() else "":
             raise InputError(
-                f"column {names[-1]!r} has outcomes that are none of the model's {len(codes)} classes "
+                f"column {names[-1]!r} has outcomes that are not among the model's {len(codes)} classes "
                 f"({unknown}); give the outcomes as they were fitted"
             )
         return LabelledRecords(X, y)
@@ -131,12 +131,12 @@ def _columns(model: FittedTrees, frame: pd.DataFrame, target: str | None) -> lis
         features = [name for name in frame.columns if name != (target or frame.columns[-1])]
     if len(features) != model.width:
         raise InputError(
-            f"has {len(features)} columns beside the outcome, and the model was fitted to {model.width}"
+            f"has {len(features)} columns besides the outcome, and the model was fitted to {model.width}"
         )
     others = [name for name in frame.columns if name not in features]
     if target is None and not others:
         raise InputError(
-            "has no column beside the model's features; add the outcome's, and write --target COLUMN"
+            "has no column besides the model's features; add the outcome's, and write --target COLUMN"
         )
     if target is None and len(others) != 1:
         raise InputError(
@@ -152,8 +152,8 @@ def _numbers(column: pd.Series[Any]) -> np.ndarray:
     if not np.isfinite(numbers).all():
         where = rows(np.flatnonzero(~np.isfinite(numbers)))
         raise InputError(
-            f"column {column.name!r} has cells that are no numbers ({where}); give the table as the model "
-            "was fitted to it, encoded and filled"
+            f"column {column.name!r} has cells that are not numbers ({where}); give the table as the model was "
+            "fitted to it, encoded and filled"
         )
     return numbers
 

@@ -106,8 +106,10 @@ def read_models(
     return [pool.by_client(item) for item in findings], {}
 
 
-OWN_QUESTION = "Were a client's own model shown to somebody, could they tell whom it learnt from?"
-OWN_HARM = "a client's own model, passed on, would tell whom it learnt from"
+OWN_QUESTION = (
+    "If a client's own model were shown to somebody, could they tell whose records it learned from?"
+)
+OWN_HARM = "a client's own model, if passed on, would reveal whose records it learned from"
 
 
 def read_values(

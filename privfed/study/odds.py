@@ -21,8 +21,8 @@ def epsilon_for(odds: str, delta: str, fpr: float) -> str:
     small = _delta(delta)
     largest = shown_down(largest_epsilon(_share(odds), small, fpr))
     return (
-        f"epsilon {largest} at delta {shown_delta(small)}: at most {odds.removeprefix('at most ')} of those in the data are "
-        f"found on average by whoever wrongly accuses {100 * fpr:g} of 100 others"
+        f"epsilon {largest} at delta {shown_delta(small)}: an attacker who wrongly accuses {100 * fpr:g} of 100 "
+        f"others finds at most {odds.removeprefix('at most ')} of those in the data on average"
     )
 
 

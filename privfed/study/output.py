@@ -207,7 +207,7 @@ class Output:
 
     def _without_ledgers(self, name: str) -> str:
         if not (self.policy(name) / JOURNAL).is_file():
-            return "holds no ledgers; run the study anew"
+            return "holds no ledgers; run the study again"
         if not (self.policy(name) / HEADS).is_file():
             return "the study has not ended; run it again, and it goes on from its journal"
         return f"holds no ledgers yet; {self._ask_owners(sorted(self.heads(name)))}"
@@ -261,7 +261,7 @@ class Output:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            raise InputError(f"{path}: is no JSON; run `privfed audit` anew") from None
+            raise InputError(f"{path}: is not JSON; run `privfed audit` again") from None
 
 
 def write_out(out: Path, text: str, *, overwrite: bool) -> None:

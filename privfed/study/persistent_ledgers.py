@@ -201,8 +201,8 @@ class PersistentLedgers:
             if owner not in files:
                 if owner in earlier:
                     raise LedgerError(
-                        f"{self}: that of {owner!r} is gone, though it answered before (head "
-                        f"{earlier[owner]}); put it back, newest copy first"
+                        f"{self}: that of {owner!r} is gone, though it answered before (head {earlier[owner]}); "
+                        "restore it from its newest copy"
                     )
                 continue
             state = verified(files[owner], registry, [earlier[owner]] if owner in earlier else [])
@@ -238,9 +238,10 @@ class PersistentLedgers:
             for earlier, division in divisions.items():
                 if division != study.division:
                     raise StudyError(
-                        f"{where}: study {earlier!r} divided its table by {_format_division(division)}, and this one by "
-                        f"{_format_division(study.division)}, so that a record would be in several ledgers and no budget "
-                        "bound what is told of it; write the same, or name a new folder of ledgers"
+                        f"{where}: study {earlier!r} divided its table by {_format_division(division)}, and "
+                        f"this one by {_format_division(study.division)}, so that a record would be in several "
+                        "ledgers and no budget would bound its privacy loss; write the same, or name a new "
+                        "folder of ledgers"
                     )
             if policy is not None and policy.digest != adopted.digest:
                 raise PolicyError(

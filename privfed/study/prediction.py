@@ -43,7 +43,7 @@ def predict(
         _take_home(fitted, client, shelf)
     if isinstance(fitted, PersonalLearner) and shelf is None and client in fitted.clients_:
         raise InputError(
-            _HOMES.format(model, client, "the .shelf file beside that client's ledger")
+            _HOMES.format(model, client, "the .shelf file in the folder of that client's ledger")
         )
     try:
         with naming(f"data file {table}"):
@@ -80,7 +80,7 @@ def _take_home(model: FederatedLearner, client: str | None, shelf: Path) -> None
             "--shelf goes with --client and a model of which each client has its own; leave it out"
         )
     if not shelf.is_file():
-        raise InputError(f"--shelf {shelf}: there is no such file; it lies beside the ledger")
+        raise InputError(f"--shelf {shelf}: there is no such file; it is in the ledger's folder")
     with closing(LocalStore(shelf, client)) as store:
         model.take_home(client, store)
 

@@ -251,7 +251,7 @@ def _check_here(study: Study, path: Path) -> None:
     """Check that the data file exists (InputError: how to run a study on the owners' machines)."""
     if study.clients.names and not path.exists() and (study.folder / KEYS).is_dir():
         raise InputError(
-            f"data file {path}: is not here, and beside the study is a folder {KEYS}: a study on the owners' own "
+            f"data file {path}: is not here, and the study's folder holds {KEYS}: a study on the owners' own "
             "machines is run by privfed flower new, or privfed flare new"
         )
 
@@ -479,7 +479,7 @@ def _check_public(study: Study, schema: Schema | None) -> None:
         )
     if private and schema is None:
         raise StudyError(
-            f"policy {private[0]!r} needs a public schema, for bounds read off the data are a "
+            f"policy {private[0]!r} needs a public schema, because bounds read off the data are a "
             'release without any guarantee; write schema = "schema.toml" under [data]'
         )
 

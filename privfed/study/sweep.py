@@ -150,7 +150,7 @@ def cells(
     vary, planned = vary or {}, []
     for key, levels in vary.items():
         if key in FIXED:
-            raise StudyError(f"--vary {key}: is no factor; {FIXED[key]}")
+            raise StudyError(f"--vary {key}: is not a factor; {FIXED[key]}")
         if not levels:
             raise StudyError(
                 f"--vary {key}: has no values; write {key or 'clients.count'}=3,5, say"
@@ -187,7 +187,7 @@ def _set_values(study: Study, varied: Mapping[str, Any]) -> Study:
             for name in path[:-1]:
                 table = table.setdefault(name, {})
                 if not isinstance(table, dict):
-                    raise StudyError(f"--vary {key}: {name} is no table of the study")
+                    raise StudyError(f"--vary {key}: {name} is not a table of the study")
             if not path:
                 raise StudyError(f"--vary {key}: write a key, such as policy.delta")
             table[path[-1]] = value
@@ -338,7 +338,7 @@ def table(planned: Sequence[Cell], store: Sweep) -> pd.DataFrame:
     if len(frame) and len(commits := frame["commit"].fillna("").unique()) > 1:
         warnings.warn(
             f"the cells were made by {len(commits)} commits of privfed: {', '.join(commits)}; add --overwrite "
-            "to run all of them anew",
+            "to run all of them again",
             Note,
             stacklevel=2,
         )

@@ -49,7 +49,7 @@ class Folds:
         for name, group in pd.Series(parts).groupby(by_column(self.frame, self.client)):
             if group.nunique() < self.count or (len(group) - group.value_counts()).min() < FEWEST:
                 raise InputError(
-                    f"folds: client {name!r} has too few records for {self.count} folds; take fewer"
+                    f"folds: client {name!r} has too few records for {self.count} folds; use fewer"
                 )
 
     @property

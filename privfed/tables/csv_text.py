@@ -93,7 +93,9 @@ def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
             try:
                 archive = stack.enter_context(ZipFile(path))
             except BadZipFile:
-                raise InputError(f"data file {path}: is no zip archive; make it anew") from None
+                raise InputError(
+                    f"data file {path}: is not a zip archive; create it again"
+                ) from None
             names = [name for name in archive.namelist() if not name.endswith("/")]
             names = [name for name in names if not name.startswith("__MACOSX/")]
             if len(names) != 1:

@@ -35,9 +35,9 @@ def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str
         with file_errors(where, instead="check its path", error=error):
             return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise error(f"{where}: is no UTF-8 text; save it as UTF-8") from None
+        raise error(f"{where}: is not UTF-8 text; save it as UTF-8") from None
     except tomllib.TOMLDecodeError as fault:
-        raise error(f"{where}: is no TOML: {fault}") from None
+        raise error(f"{where}: is not TOML: {fault}") from None
 
 
 def check_keys(

@@ -187,7 +187,10 @@ def _excess_if_stopped(case: AccountantCase, loss: Loss) -> str:
             stated = float(max(requested, *(delta for _, delta in pairs)))
             true = stopped_delta(float(loss.epsilon or 0), [float(epsilon) for epsilon, _ in pairs])
             if true > stated * (1 + 1e-6) + 1e-12:
-                return f", and of some rule for stopping is untrue at delta {true:.4g}, where {stated:.4g} is told"
+                return (
+                    f", and of some rule for stopping is untrue at delta {true:.4g}, where {stated:.4g} is "
+                    "stated"
+                )
     return ""
 
 

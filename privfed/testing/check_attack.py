@@ -142,7 +142,7 @@ def check_findings(case: AttackCase) -> None:
         figures = (finding.value, finding.of, finding.low, finding.high, finding.baseline)
         assert all(v is None or math.isfinite(v) for v in figures), f"{label} is not finite"
         data = json.loads(json.dumps(finding.to_dict()))
-        assert Finding.from_dict(data).metric == finding.metric, f"{label} is no plain data"
+        assert Finding.from_dict(data).metric == finding.metric, f"{label} is not plain data"
 
 
 def check_no_raw_values(case: AttackCase) -> None:
@@ -154,7 +154,7 @@ def check_no_raw_values(case: AttackCase) -> None:
     )
     for finding in case.findings:
         assert not raw & set(numbers(finding.to_dict())), (
-            f"finding {finding.metric!r} tells a raw value"
+            f"finding {finding.metric!r} contains a raw value"
         )
 
 

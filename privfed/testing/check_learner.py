@@ -160,7 +160,10 @@ def check_manners(case: LearnerCase) -> None:
     assert list(learner.feature_names_in_) == list(federation.schema.names)
     assert is_regressor(learner) != is_classifier(learner), "neither a regressor nor a classifier"
     refusal(lambda: case.fresh().fit(case.x), "it fits a table")  # type: ignore[arg-type]
-    refusal(lambda: learner.predict(case.x, client="a stranger"), "it predicts for a stranger")
+    refusal(
+        lambda: learner.predict(case.x, client="an unknown client"),
+        "it predicts for an unknown client",
+    )
 
 
 def check_saves(case: LearnerCase) -> None:
@@ -317,7 +320,7 @@ def model_text(learner: FederatedLearner) -> str:
     try:
         return json.dumps(learner.to_dict(), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise AssertionError(f"the model is no plain data: {error}") from None
+        raise AssertionError(f"the model is not plain data: {error}") from None
 
 
 CHECKS: tuple[Check[LearnerCase], ...] = checks_of(__name__)

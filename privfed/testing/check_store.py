@@ -292,7 +292,7 @@ def check_tampering_is_told(case: StoreCase) -> None:
             noticed += 1
         else:
             assert after == before, (
-                f"a change of {file.name} gives other contents, and none is told"
+                f"a change of {file.name} gives other contents, and no error is raised"
             )
     assert noticed > FLIPS / 20, "hardly any change was noticed: were the files changed at all?"
 

@@ -120,7 +120,7 @@ def attack(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
 def test_whose_absence_changes_a_fixed_answer_is_found(attack) -> None:  # type: ignore[no-untyped-def]
     """Of nine records some two or three, and those next to them, decide a median."""
     found = attack(Median())
-    certain = found.detail["records without which other answers leave, whatever secret is imagined"]
+    certain = found.detail["records without which the answers differ, for any possible secret"]
     assert found.value > 0.8 and found.severity == "some"
     assert 4 <= certain <= found.detail["members in doubt"]
 

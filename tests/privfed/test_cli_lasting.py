@@ -444,7 +444,7 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == 3 * ["north"] + 3 * ["south"] + ["note"]
     whole, one, left = lines[:3]
-    assert f"all: {EACH} charges" in whole and "epsilon 8 whatever is still asked" in whole
+    assert f"all: {EACH} charges" in whole and "epsilon 8 for any further queries" in whole
     assert "study one: a share of" in one and "epsilon 2 at delta 1e-05 given all" in one
     assert f"{EACH} charges" in one and "room for a study of epsilon" in left
     assert status(["ledger", "export", str(owners)]) == FINE

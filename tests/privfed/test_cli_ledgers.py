@@ -52,7 +52,7 @@ def test_a_file_that_is_no_ledger(
     capsys.readouterr()
     assert status(["ledger", command, str(finished / "report.html")]) == BAD_INPUT
     told = capsys.readouterr()
-    assert told.out == "" and "report.html: is no ledger; give a ledger's .db file" in told.err
+    assert told.out == "" and "report.html: is not a ledger; give a ledger's .db file" in told.err
 
 
 def test_a_rewritten_ledger_is_a_breach(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,10 +166,10 @@ def test_a_finite_guarantee_is_said_with_its_numbers() -> None:
 
 def test_without_a_tighter_figure_the_page_says_why() -> None:
     """An adaptive training keeps its accountant's own figure."""
-    own = ComposedGuarantee(8.0, 1e-5, "filter", "valid whatever the amounts depended on")
+    own = ComposedGuarantee(8.0, 1e-5, "filter", "valid for adaptively chosen amounts")
     text = _page(_policy(_client(tight=own)))
     assert "Tight composition" not in text
-    assert "valid whatever the amounts depended on" in text
+    assert "valid for adaptively chosen amounts" in text
     assert "is answered give no tighter bound" in text
     counts = {"own.kind": (Guard.of("laplace", spend="1"),)}
     endless = _policy(_client(tight=own))
@@ -210,7 +210,7 @@ def test_a_rule_s_epsilon_stands_beside_the_person_s() -> None:
         ("record", "a record was used?", "for each record at each owner"),
         ("rule", "a rule was used?", "for each rule at each owner"),
         ("individual", "a person took part?", "for each person at each owner"),
-        ("client", "a data owner took part?", "for each data owner, whatever is asked later"),
+        ("client", "a data owner took part?", "for each data owner, for any later queries"),
     ],
 )
 def test_the_page_speaks_of_the_policy_s_unit(unit: Unit, asked: str, claimed: str) -> None:

@@ -54,7 +54,7 @@ def assert_ledger(left: object, ledger: Any, *, allow: Sequence[str] = ()) -> No
         entered = accounted(leaf)
         if not entered.all():
             first = leaf.element(int(np.argmin(entered)))
-            more = f", and {len(entered) - 1} others beside it" if len(entered) > 1 else ""
+            more = f", and {len(entered) - 1} others" if len(entered) > 1 else ""
             missing.append(f"- {first}{more}: {np.sum(~entered)} without an entry")
     if missing:
         shown = "\n".join(missing[:SHOWN])
@@ -160,8 +160,8 @@ def assert_refuses_over_budget(
         early = answered.index(False)
         raise AssertionError(
             f"the budget allows {number_of(times, 'question')}, and {sum(answered)} of them "
-            f"{'was' if sum(answered) == 1 else 'were'} answered; question {early} was refused. "
-            "Pass the number that fits, or mend the accounting"
+            f"{'was' if sum(answered) == 1 else 'were'} answered; question {early} was refused. Pass the number "
+            "that fits, or correct the accounting"
         )
     over, mend = sum(answered) - times, ""
     before = f"the budget allows {number_of(times, 'question')}, and"

@@ -152,7 +152,7 @@ def read_baseline(path: Path) -> dict[str, str]:
             return {str(key): str(text) for key, text in data["accepted"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise InputError(f"{path.name} is no baseline; write it with --privfed-update-baseline")
+    raise InputError(f"{path.name} is not a baseline; write it with --privfed-update-baseline")
 
 
 _suite: ContextVar[Suite | None] = ContextVar("the running suite", default=None)

@@ -1,4 +1,4 @@
-"""What a query of another package states of one record is tried on made-up records."""
+"""What a query of another package states of one record is tried on synthetic records."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_false_sensitivity_is_disproved(false: Query, part: str) -> None:
 def test_a_query_that_fails_ends_no_study() -> None:
     """It is told that not all was looked at."""
     assert [partial for *_, partial in audited(Failing())] == [
-        "it failed with ZeroDivisionError on made-up records"
+        "it failed with ZeroDivisionError on synthetic records"
     ]
 
 
@@ -220,5 +220,5 @@ def test_what_is_not_tried_is_said() -> None:
     assert cohort == (
         "none",
         {"parts": []},
-        "no individuals of a cohort are made up",
+        "no synthetic individuals of a cohort are drawn",
     )

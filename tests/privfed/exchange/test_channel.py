@@ -443,7 +443,7 @@ def test_two_runs_that_write_at_once_lose_nothing(
 def test_a_damaged_book_of_heads_is_one_clear_error(tmp_path: Path, text: str) -> None:
     """It is never taken for an empty one."""
     (tmp_path / "heads.json").write_text(text)
-    with pytest.raises(InputError, match="put it back from a copy"):
+    with pytest.raises(InputError, match="restore it from a copy"):
         HeadStore(tmp_path / "heads.json")
 
 

@@ -338,7 +338,7 @@ class Masking(Laplace):
     ("mechanism", "told"),
     [
         (OneOfTwo(), "leaves part 'two' without noise, and states a finite cost"),
-        (Masking(), "masks cells by the data, which is no differential privacy"),
+        (Masking(), "masks cells by the data, which is not differential privacy"),
     ],
 )
 def test_no_cost_is_finite_where_something_leaves_without_noise(

@@ -25,7 +25,7 @@ ACCOUNTANTS = [PureEpsilon(), ZeroConcentrated(), ApproximateZeroConcentrated()]
 def test_a_filter_states_its_ceiling_and_never_more(
     accountant: Accountant, budget: Budget, share: Fraction
 ) -> None:
-    """The ceiling whatever is still asked; so far the smaller of that and the odometer's figure."""
+    """The ceiling for any further queries; so far the smaller of that and the odometer's figure."""
     total = tuple(share * part for part in accountant.ceiling(budget))
     stated = accountant.stated(total, budget)
     odometer, at = accountant.odometer(total, budget.delta)

@@ -85,8 +85,8 @@ def test_broken_plugin(fresh: pytest.MonkeyPatch, value: str) -> None:
     [
         ("1 +", "cannot be loaded: SyntaxError: invalid syntax"),
         ("raise RuntimeError('no license')", "cannot be loaded: RuntimeError: no license"),
-        ("X = 1", "is no class derived from Attack"),
-        ("from privfed.extend import AdditiveNoise as X", "is no class derived from Attack"),
+        ("X = 1", "is not a class derived from Attack"),
+        ("from privfed.extend import AdditiveNoise as X", "is not a class derived from Attack"),
         ("from privfed.extend import Attack as X", "is not finished; write run"),
         ("from privfed.attacks.verbatim import Verbatim as X", "calls itself 'verbatim'"),
     ],

@@ -98,7 +98,7 @@ def test_columns_of_names_are_left_out_unless_one_insists(table: Path, tmp_path:
 
 
 def test_options_alone_suffice(tmp_path: Path) -> None:
-    """A bundled set brings its schema; classes take a classifier."""
+    """A bundled set brings its schema; classes use a classifier."""
     folder = tmp_path / "new"
     assert (
         status(["study", "new", str(folder), "--table", "diabetes", "--yes", "--lasting"]) == FINE

@@ -91,7 +91,7 @@ def test_a_private_study_s_model_makes_up_records(
     command = ["synthesize", str(learnt), "--rows", "30", "--random-state", "1"]
     for name in ("one.csv", "same.csv"):
         assert status([*command, "--out", str(out / name)]) == FINE
-        assert f"wrote 30 made-up records to {out / name}" in capsys.readouterr().out
+        assert f"wrote 30 synthetic records to {out / name}" in capsys.readouterr().out
     made = pd.read_csv(out / "one.csv")
     columns = [column.name for column in load(learnt).schema_.columns]
     assert list(made) == columns and len(made) == 30
