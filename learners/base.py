@@ -34,7 +34,7 @@ from privfed.tables.schema import Column, Schema
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMAT = "privfed model 1"  #: Format name of saved models
+FORMATS = "privfed model 1", "privfed model 2"  #: Formats of saved models; the last is written
 NARROW = 0.2  #: Fraction of the target's bounds below which prediction limits cause a warning
 
 
@@ -172,7 +172,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def to_dict(self) -> dict[str, Any]:
         """Return the fitted model as JSON-compatible data: :meth:`readable`, and what :meth:`from_dict` needs."""
         return {
-            "format": FORMAT,
+            "format": FORMATS[-1],
             "learner": type(self).__name__,
             "parameters": self.saved_parameters(),
             "schema": plain(self.schema_.to_dict()),
@@ -185,8 +185,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Restore a fitted model exactly from the output of :meth:`to_dict` (InputError: it is damaged)."""
         name = cls.__name__
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-            raise InputError(f"no model in the form {FORMAT!r}; save it anew by this version")
+        if not isinstance(data, Mapping) or data.get("format") not in FORMATS:
+            raise InputError(f"no model in the form {FORMATS[-1]!r}; save it anew by this version")
         if data.get("learner") != name:
             raise InputError(f"the model is of {data.get('learner')!r}, not of {name}")
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,8 +34,9 @@ from privfed.learners.baselines import (
     LocalForests,
     LocalRuleFitRegressor,
 )
-from privfed.learners.plain import plain, restored
+from privfed.learners.plain import LARGE, PACKED, plain, restored
 from privfed.learners.rule_search.generator import Profile, generate
+from privfed.testing import assert_no_raw
 from privfed.testing.hospitals import BINARY, NAMES, NUMERIC, QUICK, gates, patients
 
 FRAME = patients(300)
@@ -105,6 +107,13 @@ def test_a_saved_model_is_read_by_its_own_learner_and_no_other(tmp_path: Path) -
     assert isinstance(load(tmp_path / "mine.json", learner=mine), mine)
     with pytest.raises(InputError, match="no learner called 'MyInference'"):
         load(tmp_path / "mine.json")
+
+
+def test_a_file_of_the_first_format_is_read() -> None:
+    """Kept from then, with what it predicted."""
+    model = load(Path(__file__).parent / "formats" / "model-1.json")
+    told = model.predict_proba(X.head(3))[:, 1]
+    assert told.tolist() == [0.2131578947368421, 0.1955108359133127, 0.322829131652661]
 
 
 def _no_nodes(data: dict[str, Any]) -> None:
@@ -206,3 +215,73 @@ def test_plain_data_come_back_exactly(value: Any) -> None:
 def test_narrow_floats_are_written_with_the_digits_they_have() -> None:
     """A model's file would be half as large again with the digits of their doubles."""
     assert plain(np.array([0.1, -2.5e-7], np.float32))["values"] == [0.1, -2.5e-7]
+
+
+@pytest.mark.parametrize("shape", [(LARGE,), (1, LARGE), (3, 40, 40)], ids=str)
+@pytest.mark.parametrize("kind", PACKED, ids=str)
+def test_large_arrays_come_back_bit_for_bit(kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Any bits, NaN's too, in any order of the memory; symmetric matrices take half of the space."""
+    sizes = int(np.prod(shape)), kind.itemsize
+    bits = np.random.default_rng(0).integers(0, 256, sizes, dtype=np.uint8)
+    value = bits.view(kind).reshape(shape)
+    for array in (value, value.byteswap().view(kind.newbyteorder()), np.asfortranarray(value)):
+        again = _again(array)
+        assert (again.dtype, again.shape) == (kind, shape) and again.flags.writeable
+        assert again.tobytes() == value.tobytes()
+    if len(shape) == 3:
+        lower = np.tril(np.ones(shape, bool))
+        same = np.where(lower, value, value.swapaxes(1, 2))
+        assert _again(same).tobytes() == same.tobytes()
+        assert len(json.dumps(plain(same))) < 0.6 * len(json.dumps(plain(value)))
+
+
+def _again(value: np.ndarray) -> np.ndarray:
+    again: np.ndarray = restored(json.loads(json.dumps(plain(value), allow_nan=False)))
+    return again
+
+
+def test_zeros_of_two_signs_are_not_symmetric() -> None:
+    """Nor are matrices that are not square, though all of their numbers are the same."""
+    zeros = np.zeros((64, 64))
+    zeros[3, 7] = -0.0
+    assert "base64" in plain(zeros) and np.signbit(_again(zeros)).sum() == 1
+    assert "base64" in plain(np.zeros((64, 128))) and _again(np.zeros((64, 128))).shape == (64, 128)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_raw_values_in_large_arrays_are_found(kind: type[np.floating[Any]]) -> None:
+    """Forty of a table among five thousand others, by the scan of outputs; and none where there are none."""
+    rng = np.random.default_rng(0)
+    table, others = pd.DataFrame({"dose": rng.normal(50, 10, 500)}), rng.normal(50, 10, LARGE)
+    kept = np.concatenate([others, table["dose"].head(40)]).astype(kind)
+    assert_no_raw(json.dumps(plain(others.astype(kind))), table)
+    with pytest.raises(AssertionError, match=r"base64.*float"):
+        assert_no_raw(json.dumps(plain(kept)), table)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"base64": "AAAA"}, {"base64": "?"}, {"base64": 3}, {"dtype": "object"}, {"dtype": "bool"},
+        {"shape": [65, 64]}, {"shape": [-3, 5]}, {"triangle": "AAAA"}, {"shape": "long"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_damaged_bytes_are_refused(damage: dict[str, Any]) -> None:
+    """As other data that are no array."""
+    data = plain(np.arange(4096.0).reshape(64, 64)) | damage
+    if "triangle" in damage:
+        del data["base64"]
+    with pytest.raises((ValueError, TypeError)):
+        restored(data)
+
+
+@pytest.mark.parametrize(
+    "shape", [[64, 63], [64, 65], [63, 64], [-64, -64], [2**40, 2**40], [64], []]
+)
+def test_damaged_triangles_are_refused(shape: list[int]) -> None:
+    """Before memory of the stated size is taken."""
+    data = plain(np.ones((64, 64))) | {"shape": shape}
+    assert "triangle" in data
+    with pytest.raises((ValueError, TypeError)):
+        restored(data)
