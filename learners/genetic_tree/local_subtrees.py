@@ -54,12 +54,29 @@ class LocalSubtrees:
         cls, shared: Shared, level: int, X: np.ndarray, y: np.ndarray, classes: int, depth: int
     ) -> LocalSubtrees:
         """Grow a subtree below each node that has records."""
-        reached, expected = shared.nodes_at(X, level), shared.values[shared.tree.reach(X)]
-        nodes = {}
-        for node in np.unique(reached):
-            rows = reached == node
-            nodes[int(node)] = local.cart(X[rows], y[rows], classes, depth, expected[rows])
-        return cls(shared, level, nodes)
+        return next(cls.by_level(shared, [level], X, y, classes, depth))
+
+    @classmethod
+    def by_level(
+        cls,
+        shared: Shared,
+        levels: Sequence[int],
+        X: np.ndarray,
+        y: np.ndarray,
+        classes: int,
+        depth: int,
+    ) -> Iterator[LocalSubtrees]:
+        """Yield :meth:`grown` for each level; a leaf that several levels share gets one subtree."""
+        nodes: dict[int, np.ndarray] = {}
+        expected = shared.values[shared.tree.reach(X)]
+        for level in levels:
+            reached = shared.nodes_at(X, level)
+            used = np.unique(reached).tolist()
+            for node in used:
+                if node not in nodes:
+                    rows = reached == node
+                    nodes[node] = local.cart(X[rows], y[rows], classes, depth, expected[rows])
+            yield cls(shared, level, {node: nodes[node] for node in used})
 
     def by_depth(self, X: np.ndarray, depths: range, priors: Sequence[float]) -> np.ndarray:
         """Return predictions by subtree depth (0: released values), shape (priors, depths, rows, values)."""
@@ -214,8 +231,9 @@ def _held_out(
     for fold in local.folds(client.order, folds):
         rest = np.setdiff1d(rows, fold)
         data = client.x[rest], client.y[rest], client.classes
-        for level in levels:
-            yield fold, level, LocalSubtrees.grown(shared, level, *data, max(depth, 1))
+        models = LocalSubtrees.by_level(shared, levels, *data, max(depth, 1))
+        for level, model in zip(levels, models, strict=True):
+            yield fold, level, model
 
 
 def _losses(client: Client, shared: Shared, folds: int, levels: range, depths: range) -> np.ndarray:

@@ -196,6 +196,22 @@ def test_what_is_planted_says_what_was_tried(classify: bool) -> None:
         assert (np.diff(right) >= 0).all() or not classify
 
 
+def test_levels_share_the_subtrees_of_their_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As grown level by level; root, its sides, and those of the right one alone: five subtrees instead of nine."""
+    links = ([0, -1, 1, -1, -1], [0.0, 0, 0.5, 0, 0], [1, 0, 3, 0, 0], [2, 0, 4, 0, 0])
+    tree, client = Tree.binary(*map(np.array, links)), _client()
+    shared = Shared(tree, np.full((5, 2), 0.5))
+    data = client.x, client.y, 2, 4
+    alone = [LocalSubtrees.grown(shared, level, *data) for level in range(4)]
+    cart, calls = local.cart, list[int]()
+    monkeypatch.setattr(local, "cart", lambda X, *a: calls.append(len(X)) or cart(X, *a))
+    for level, model in enumerate(LocalSubtrees.by_level(shared, range(4), *data)):
+        assert model.level == level and list(model.below) == list(alone[level].below)
+        for node, nodes in model.below.items():
+            assert nodes.tobytes() == alone[level].below[node].tobytes()
+    assert len(calls) == 5 and sum(len(model.below) for model in alone) == 9
+
+
 def test_no_class_is_impossible_and_labels_stay() -> None:
     """A record of each class more: by hand, and the same commonest class, ties included."""
     counts = np.array([[3.0, 0, 0], [2, 2, 1], [0, 0, 0]])
