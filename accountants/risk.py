@@ -119,7 +119,7 @@ class Tradeoff:
 
         ``fpr`` is the false-positive rate, by default that with the highest posterior.
         """
-        _check_fraction("prior", prior)
+        _check_prior(prior)
         rates = np.geomspace(1e-9, 1.0, 801) if fpr is None else np.array([fpr])
         hits = prior * self.power(rates)
         return float(np.max(hits / (hits + (1 - prior) * rates)))
@@ -130,7 +130,7 @@ class Tradeoff:
         It is 1 - f(kappa) for a baseline kappa (Hayes, Mahloujifar and Balle 2023; Kaissis et al.
         2023).
         """
-        _check_fraction("prior", prior)
+        _check_prior(prior)
         return self.found(prior)
 
     def two(self) -> Tradeoff:
@@ -229,9 +229,9 @@ def _grid(top: float, points: int = 4000) -> np.ndarray:
     return np.linspace(0.0, max(float(top), 1e-3), points + 1)
 
 
-def _check_fraction(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise InputError(f"{name} must lie between 0 and 1, not {value!r}; write for example 0.01")
+def _check_prior(prior: float) -> None:
+    if not 0 < prior < 1:
+        raise InputError(f"prior must lie between 0 and 1, not {prior!r}; write for example 0.01")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import Unknown
 from privfed.questions import plugins
-from privfed.questions.part import Relation
+from privfed.questions.part import Part, Relation
 from privfed.questions.query import Query
 
 
@@ -148,12 +148,8 @@ class Attack(ABC):
         """The finding of an attack that spent its time or work before any result: no pass."""
         bounds = self.bounds or Deadline(self.time_limit)
         more = f"; it takes {bounds.work:.0e} at least" if bounds.work > bounds.max_work else ""
-        return self.finding(
-            "findings before the time was up",
-            0,
-            partial=f"none {bounds}{more}",
-            simulation=False,
-        )
+        partial = f"none {bounds}{more}"
+        return self.finding("findings before the time was up", 0, partial=partial, simulation=False)
 
     def failure(self, error: Exception) -> Finding:
         """The finding of an attack that raised an error: its class alone, since its text may hold data; no pass."""
@@ -198,6 +194,21 @@ def _load_query(kind: str, fields: bytes) -> Query | None:
     except (PrivfedError, TypeError, ValueError):  # a foreign transcript may hold anything
         return None
     return query
+
+
+def declared_parts(query: Query | None, schema: Any) -> Mapping[str, Part]:
+    """The parts that a query declares; none if it is unknown, or written for another schema."""
+    try:
+        return {} if query is None else query.parts(schema)
+    except PrivfedError:
+        return {}
+
+
+def fitting_parts(
+    parts: Mapping[str, ReleasedPart], declared: Mapping[str, Part]
+) -> dict[str, ReleasedPart]:
+    """The parts of a release that have the declared shape."""
+    return {n: p for n, p in parts.items() if n in declared and declared[n].admits(p.units.shape)}
 
 
 def exact_parts(entry: TranscriptEntry) -> dict[str, ReleasedPart]:

@@ -90,10 +90,6 @@ class CandidateSystems:
         self.exact += len(equations.released) * equations.exact
         self.kinds.add(kind)
 
-    def read_exactly(self, entry: TranscriptEntry, view: View) -> None:
-        """Keep the integers of a release's exact sums."""
-        self.sums += integer_sums(entry, view)
-
     def decide(self, estimate: np.ndarray, deadline: Deadline) -> ExactSums | None:
         """Decide what the exact sums allow; the prior of each candidate is the estimates' mean."""
         if not self.sums:
@@ -336,10 +332,8 @@ class CandidateInference(Attack):
     ) -> tuple[CandidateResult | None, bool]:
         """The client's result, None if no release is readable, and whether some were not read or solved."""
         X, y = column.fill(records, values)
-        view, system = (
-            View.of(schema, X, y),
-            CandidateSystems(np.repeat(records.copies, len(values))),
-        )
+        view = View.of(schema, X, y)
+        system = CandidateSystems(np.repeat(records.copies, len(values)))
         reading = deadline.part(READING)
         for entry in entries:
             cells = sum(part.units.size for part in entry.release.parts.values())
@@ -348,7 +342,7 @@ class CandidateInference(Attack):
                 break
             system.read(entry, view, reading)
             if column.index is None:
-                system.read_exactly(entry, view)
+                system.sums += integer_sums(entry, view)
         deadline.work += min(reading.work, reading.max_work)
         if not system.equations:
             return None, system.cut_short

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from time import monotonic
+from typing import TypeVar
 
+T = TypeVar("T")
 #: Default work of an attack, in array operations; a tenth of one in a matrix product.
 MAX_WORK = 1.5e11
 
@@ -49,10 +51,14 @@ class Deadline:
 
     def range(self, number: int) -> Iterator[int]:
         """The integers from 0, ``number`` of them, until the deadline."""
-        for index in range(number):
+        return self.each(range(number))
+
+    def each(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield items until the time is up or the work is spent."""
+        for item in items:
             if self.over:
                 return
-            yield index
+            yield item
 
     def partial(self, done: int, total: int, what: str) -> str:
         """How far an attack got; empty if it got to the end."""

@@ -74,8 +74,7 @@ def single_records(equations: NormalEquations) -> list[ReconstructedRecord]:
     The activation that the claimed features imply must divide the corner of G, their summed
     activation. A record alone in several leaves is claimed from the most precise leaf.
     """
-    groups = [_single(equations, leaf) for leaf in range(len(equations))]
-    return distinct(groups)
+    return distinct(_single(equations, leaf) for leaf in range(len(equations)))
 
 
 def distinct(groups: Iterable[list[ReconstructedRecord]]) -> list[ReconstructedRecord]:

@@ -18,9 +18,8 @@ class Severity(StrEnum):
 
     NONE = "none"  #: no better than the baseline
     SOME = "some"  #: better, as any informative release allows
-    BREACH = (
-        "breach"  #: people or values were identified; where a guarantee is claimed, it is broken
-    )
+    #: people or values were identified; where a guarantee is claimed, it is broken
+    BREACH = "breach"
 
 
 #: A figure of a membership test's ROC curve: its AUC, or its TPR at 1 % FPR.

@@ -114,9 +114,7 @@ def parameters(model: FittedTrees, train: LabelledRecords) -> Finding:
         risk="inference",
         harm="the model has a free parameter for each training record, and more",
         severity=Severity.SOME if size >= records else Severity.NONE,
-        detail={
-            "residual degrees of freedom": records - size,
-        },
+        detail={"residual degrees of freedom": records - size},
     )
 
 

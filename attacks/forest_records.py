@@ -128,10 +128,10 @@ class PiecedRecords(Attack):
         transcript = well_formed(transcript, schema, truth)
         deadline, read, clients = self.deadline(), 0, transcript.clients
         claims = {}
-        for index in deadline.range(len(clients)):
+        for client in deadline.each(clients):
             with formed(self.name, schema is not None or truth):
-                nodes = released_nodes(transcript.of(client=clients[index]), deadline)
-                claims[clients[index]] = _claims(nodes)
+                nodes = released_nodes(transcript.of(client=client), deadline)
+                claims[client] = _claims(nodes)
             read += not deadline.over
         partial = deadline.partial(read, len(clients), "clients")
         claimed = sum(map(len, claims.values()))

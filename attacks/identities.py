@@ -94,7 +94,8 @@ class SumIdentities:
         deadline = deadline or Deadline(math.inf)
         while len(zero) > empty and not deadline.over:
             empty, inside = len(zero), Inside(zero)
-            self.known |= {cell: 0.0 for cell in hidden if inside.somewhere(cell)}
+            within = (c for c in hidden if any(inside(c - {step}, step) for step in c))
+            self.known |= dict.fromkeys(within, 0.0)
             ready, waiting = _ready_equations(waiting, inside)
             equations += ready
             self._substitute(equations, zero)
@@ -182,7 +183,8 @@ class Inside:
     def __init__(self, zero: set[Cell]) -> None:
         self._zero = zero
         by_step: dict[tuple[int, int], list[Cell]] = {}
-        for cell in _minimal(zero):
+        # a cell that no step can leave empty lies inside no other
+        for cell in (cell for cell in zero if not any(cell - {step} in zero for step in cell)):
             for step in cell:
                 by_step.setdefault(step, []).append(cell)
         self._by_step = by_step
@@ -191,15 +193,6 @@ class Inside:
         """Whether ``above`` with one more step is empty, ``above`` itself not being so."""
         inner = above | {step}
         return inner in self._zero or any(cell <= inner for cell in self._by_step.get(step, ()))
-
-    def somewhere(self, cell: Cell) -> bool:
-        """Whether the cell lies inside an empty one."""
-        return any(self(cell - {step}, step) for step in cell)
-
-
-def _minimal(zero: set[Cell]) -> list[Cell]:
-    """Empty cells that lie inside no other: taking any one step away leaves none."""
-    return [cell for cell in zero if not any(cell - {step} in zero for step in cell)]
 
 
 def _ready_equations(groups: list[Group], inside: Inside) -> tuple[list[Equation], list[Group]]:

@@ -22,7 +22,9 @@ from privfed.attacks.base import (
     PublicSchema,
     Table,
     Truth,
+    declared_parts,
     exact_parts,
+    fitting_parts,
     question_of,
     sound_parts,
 )
@@ -30,7 +32,7 @@ from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.linear import known_schema
 from privfed.attacks.membership import DRAWS, compare_scores
 from privfed.attacks.roc import FOUND_AT
-from privfed.errors import PrivfedError, number_of
+from privfed.errors import number_of
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.questions.part import PartType
@@ -89,8 +91,7 @@ class LeaveOneOut(Attack):
         n_tested = min(DOUBTED, affordable)
         turns = [(turn, test) for turn in range(n_tested) for test in tests if turn < test.n_rounds]
         done = 0
-        for index in deadline.range(len(turns)):
-            turn, test = turns[index]
+        for turn, test in deadline.each(turns):
             if not deadline.spend(test.work):
                 break
             test.run_round(turn)
@@ -186,15 +187,8 @@ def _replayable(transcript: Transcript, schema: Any) -> dict[str, list[Replayabl
     by_kind: dict[str, list[ReplayableQuery]] = {}
     for entry in transcript:
         query, parts = question_of(entry), _replayed_parts(entry)
-        if query is None or not parts:
-            continue
-        try:
-            declared = query.parts(schema)
-        except PrivfedError:  # written for another schema
-            continue
-        if all(
-            name in declared and declared[name].admits(p.units.shape) for name, p in parts.items()
-        ):
+        declared = declared_parts(query, schema)
+        if query is not None and parts and len(fitting_parts(parts, declared)) == len(parts):
             listed = (
                 n for n in parts if declared[n].type is PartType.ARTIFACT or -1 in declared[n].shape
             )
@@ -298,16 +292,14 @@ class LeaveOneOutTest:
         pairs = []
         for number in range(IMAGINED if self._drawn else 0):
             secret = f"imagined {side.sign} {len(side.proven)} {number}"
-            pairs.append([self._simulate(rows, secret) for rows in (self.records, changed)])
+            drawn = (self._answers(rows, secret, self._drawn) for rows in (self.records, changed))
+            pairs.append([_thin_out(np.concatenate(answers)) for answers in drawn])
         side.simulated.append(np.array(pairs))
         differs = (
             not any(_same(answer, released) for answer in replayed)
             for replayed, released in zip(zip(*answers, strict=True), self._released, strict=True)
         )
         side.proven.append(any(differs))
-
-    def _simulate(self, rows: RecordArrays, secret: str) -> np.ndarray:
-        return _thin_out(np.concatenate(self._answers(rows, secret, self._drawn)))
 
     def _answers(
         self, rows: RecordArrays, secret: str, queries: Sequence[ReplayableQuery]

@@ -25,6 +25,7 @@ from privfed.questions.query import View
 #: Most points of a data dictionary that are enumerated, and most cells of one release.
 POINTS, CELLS = 1024, 20_000
 ADDED = 1e8  #: Most cells of one release times points
+_BY_ROW = ("design", "answers", "deviations", "counts", "laplace")  #: Arrays of a system, by row
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +51,8 @@ class LinearSystem:
     def only(self, kept: np.ndarray) -> LinearSystem:
         """Some of the rows, by a mask or by indices."""
         indices = np.arange(len(self))[kept]
-        return LinearSystem(
-            self.design[indices],
-            self.answers[indices],
-            self.deviations[indices],
-            self.counts[indices],
-            self.laplace[indices],
-            tuple(self.names[index] for index in indices),
-        )
+        arrays: dict[str, Any] = {name: getattr(self, name)[indices] for name in _BY_ROW}
+        return LinearSystem(**arrays, names=tuple(self.names[index] for index in indices))
 
     @property
     def exact(self) -> np.ndarray:
@@ -100,14 +95,10 @@ def stack_systems(systems: Sequence[LinearSystem], points: int) -> LinearSystem:
     none = empty.astype(bool)
     base = LinearSystem(np.empty((0, points)), empty, empty, none, none, ())
     stacked = [base, *systems]
-    return LinearSystem(
-        np.concatenate([rows.design for rows in stacked]),
-        np.concatenate([rows.answers for rows in stacked]),
-        np.concatenate([rows.deviations for rows in stacked]),
-        np.concatenate([rows.counts for rows in stacked]),
-        np.concatenate([rows.laplace for rows in stacked]),
-        tuple(name for rows in stacked for name in rows.names),
-    )
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(rows, name) for rows in stacked]) for name in _BY_ROW
+    }
+    return LinearSystem(**arrays, names=tuple(name for rows in stacked for name in rows.names))
 
 
 def _added(entry: TranscriptEntry, view: View) -> Mapping[str, np.ndarray]:
@@ -164,14 +155,13 @@ def gram_cells(
     """
     view = View(points, points.schema)
     by_width: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-    entries = list(transcript)
-    for index in deadline.range(len(entries)):
+    for entry in deadline.each(transcript):
         square = {
             name: part
-            for name, part in entries[index].release.parts.items()
+            for name, part in entry.release.parts.items()
             if part.noise is None and part.units.ndim > 1 and len(set(part.units.shape[-2:])) == 1
         }
-        added = _added(entries[index], view) if square else {}
+        added = _added(entry, view) if square else {}
         for name, part in square.items():
             values, columns = finite_numbers(part), part.units.shape[-1]
             if values is None or name not in added or added[name].shape[1:] != values.shape:

@@ -10,8 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from privfed.attacks.base import PublicSchema, Table, question_of, sound_parts
-from privfed.errors import PrivfedError
+from privfed.attacks.base import (
+    PublicSchema,
+    Table,
+    declared_parts,
+    fitting_parts,
+    question_of,
+    sound_parts,
+)
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import TranscriptEntry
 from privfed.questions.query import Equations, Query, View
@@ -68,16 +74,14 @@ def integer_sums(entry: TranscriptEntry, view: View) -> Iterator[tuple[np.ndarra
 
 def sample_equations(entry: TranscriptEntry, view: View) -> Iterator[tuple[str, LinearEquations]]:
     """Yield a release's equations for samples of the records, each with the name of its draw."""
-    query, parts = question_of(entry), sound_parts(entry)
-    if query is None or type(query).drawn is Query.drawn:
+    query = question_of(entry)
+    declared = declared_parts(query, view.schema)
+    if query is None or not declared or type(query).drawn is Query.drawn:
         return
-    try:
-        declared = query.parts(view.schema)
-    except PrivfedError:  # written for another schema
-        return
+    parts = fitting_parts(sound_parts(entry), declared)
     for sample in query.drawn(view):
         part = parts.get(sample.part)
-        if part is not None and declared[sample.part].admits(part.units.shape):
+        if part is not None:
             hidden = np.zeros(part.units.shape, bool) if part.mask is None else part.mask
             seen = ~hidden.ravel()[sample.cells]
             values = part.units.ravel()[sample.cells[seen]]
@@ -104,15 +108,8 @@ def equations_of(entry: TranscriptEntry, view: View) -> dict[str, Equations]:
     query, parts = question_of(entry), sound_parts(entry)
     if query is None or not parts:
         return {}
-    try:
-        declared = query.parts(view.schema)
-    except PrivfedError:  # written for another schema
-        return {}
-    fitting = {
-        name: part.units
-        for name, part in parts.items()
-        if name in declared and declared[name].admits(part.units.shape)
-    }
+    declared = declared_parts(query, view.schema)
+    fitting = {name: part.units for name, part in fitting_parts(parts, declared).items()}
     if len(fitting) < len(declared):
         fitting = {name: units for name, units in fitting.items() if declared[name].type.adds_up}
     return dict(query.equations(fitting, view)) if fitting else {}

@@ -76,9 +76,9 @@ class Linkage(Attack):
     ) -> list[Finding]:
         entries = [entry for entry in transcript if entry.kind in self.kinds]
         evidence, read = LinkageEvidence(records, control), 0
-        for index in deadline.range(len(entries)):
+        for entry in deadline.each(entries):
             read += 1
-            responses = read_responses(entries[index], records)
+            responses = read_responses(entry, records)
             if responses is not None:
                 evidence.add(responses)
         if not evidence.read or not evidence.controls:
@@ -149,10 +149,8 @@ class LinkageEvidence:
         self._groups = [(records, _sample(len(records), rng)) for records in self.control]
         if not self.control:
             self._groups = [(self.records, _sample(n_individuals, rng))]
-        self._matched, self._answered = (
-            np.zeros(len(self._judged)),
-            np.zeros(len(self._judged), bool),
-        )
+        self._matched = np.zeros(len(self._judged))
+        self._answered = np.zeros(len(self._judged), bool)
         self._rule_epsilon, self._max_epsilon = np.zeros(n_individuals), np.zeros(n_individuals)
         books = sum(len(chosen) for _, chosen in self._groups)
         self._strangers = np.zeros((len(self._judged), books), np.float32)

@@ -21,6 +21,7 @@ from privfed.attacks.base import (
     PublicSchema,
     Table,
     Truth,
+    declared_parts,
     exact_parts,
     question_of,
     sound_parts,
@@ -29,7 +30,7 @@ from privfed.attacks.deadline import Deadline
 from privfed.attacks.finding import Finding, Risk
 from privfed.attacks.linear import known_schema
 from privfed.attacks.roc import FOUND_AT, RocCurve, auc_p_value, exposure, mean_points
-from privfed.errors import PrivfedError, number_of
+from privfed.errors import number_of
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import DiscreteLaplace
@@ -368,14 +369,11 @@ class LikelihoodRatios:
 
     def _parts(self, entry: TranscriptEntry) -> dict[str, ReleasedPart]:
         """The parts to read; none if query, schema and answer do not fit."""
-        parts, query = self.chosen(entry), question_of(entry)
-        if query is None or not parts:
+        parts = self.chosen(entry)
+        if not parts:
             return {}
         sound = sound_parts(entry)
-        try:
-            declared = query.parts(self._whole[entry.client].schema)
-        except PrivfedError:
-            return {}
+        declared = declared_parts(question_of(entry), self._whole[entry.client].schema)
         return {
             name: part
             for name, part in parts.items()

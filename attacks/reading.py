@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from privfed.attacks.base import PublicSchema, Truth, question_of, sound_parts
+from privfed.attacks.base import PublicSchema, Truth, fitting_parts, question_of, sound_parts
 from privfed.errors import InputError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
@@ -44,14 +44,9 @@ def _well_formed(entry: TranscriptEntry, schema: Any) -> TranscriptEntry | None:
     parts = {n: p for n, p in parts.items() if p.mask is None or p.mask.shape == p.units.shape}
     if schema is not None:
         try:
-            declared = query.parts(schema)
+            parts = fitting_parts(parts, query.parts(schema))
         except PrivfedError:  # written for another schema
             return None
-        parts = {
-            name: part
-            for name, part in parts.items()
-            if name in declared and declared[name].admits(part.units.shape)
-        }
     if len(parts) == len(entry.release.parts):
         return entry
     return replace(entry, release=replace(entry.release, parts=parts))

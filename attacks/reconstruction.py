@@ -82,10 +82,8 @@ class SuccessCounts:
         guess_low, guess_high = guess, guess
         if self.controls:
             guess_low, guess_high = interval(guess * self.controls, round(self.controls))
-        below, above = (
-            math.hypot(fraction - low, guess_high - guess),
-            math.hypot(high - fraction, guess - guess_low),
-        )
+        below = math.hypot(fraction - low, guess_high - guess)
+        above = math.hypot(high - fraction, guess - guess_low)
         return max(self.correct - below * self.claimed, 0.0), self.correct + above * self.claimed
 
 
@@ -118,8 +116,7 @@ class Reconstruction(Attack):
         tallies: dict[str, SuccessCounts] = {}
         deadline = self.deadline()
         read = 0
-        for index in deadline.range(len(clients)):
-            client = clients[index]
+        for client in deadline.each(clients):
             seen = transcript.of(client=client)
             others = [table for name, table in truth.items() if name != client]
             unseen = held_out.get(client + HELD_OUT)
@@ -310,8 +307,7 @@ def differences(
     for release, part, _ in rows.names:
         parts.setdefault(release, set()).add(part)
     pairs = np.column_stack([wide, narrow])[small]
-    for index in deadline.range(len(pairs)):
-        wide_row, narrow_row = pairs[index]
+    for wide_row, narrow_row in deadline.each(pairs):
         between = inside[wide_row] & ~inside[narrow_row]
         key = np.packbits(between).tobytes()
         if key in seen:

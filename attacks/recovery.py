@@ -64,9 +64,9 @@ class Recovery(Attack):
             return []
         deadline, read = self.deadline(), 0
         claims = {}
-        for index in deadline.range(len(entries)):
+        for entry in deadline.each(entries):
             with formed(self.name, schema is not None or truth):
-                claims[entries[index]] = self.claims(entries[index], schema, deadline=deadline)
+                claims[entry] = self.claims(entry, schema, deadline=deadline)
             read += not deadline.over
         partial = deadline.partial(read, len(entries), "releases")
         if truth is None:
@@ -202,8 +202,8 @@ def _peel(
 def _small_group(
     equations: NormalEquations, nodes: list[list[int]], deadline: Deadline
 ) -> list[ReconstructedRecord]:
-    groups = small_groups(equations, nodes)
-    return distinct(few_records(equations, groups[index]) for index in deadline.range(len(groups)))
+    groups = deadline.each(small_groups(equations, nodes))
+    return distinct(few_records(equations, group) for group in groups)
 
 
 def _domain(

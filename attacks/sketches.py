@@ -134,8 +134,7 @@ class SketchedValues(Attack):
             return []
         clients = [client for client in transcript.clients if client in truth]
         deadline, read, sketches = self.deadline(), 0, {}
-        for index in deadline.range(len(clients)):
-            client = clients[index]
+        for client in deadline.each(clients):
             sketches[client] = read_sketches(transcript.of(client=client), deadline)
             read += not deadline.over
         partial = deadline.partial(read, len(clients), "clients")

@@ -120,8 +120,8 @@ class SmallGroups(Attack):
         """See :class:`Attack`: small groups, and groups of one class; the truth is not needed."""
         total, kinds, skipped, read = Groups(), set(), 0, 0
         deadline, entries = self.deadline(), transcript.entries
-        for index in deadline.range(len(entries)):
-            entry, read = entries[index], read + 1
+        for entry in deadline.each(entries):
+            read += 1
             for part in _counts(entry):
                 values = finite_numbers(part)
                 if values is None or (np.nan_to_num(values) < 0).any():

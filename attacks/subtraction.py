@@ -97,11 +97,11 @@ class Subtraction(Attack):
             return []
         deadline, read, clients = self.deadline(), 0, transcript.clients
         sums: dict[str, DerivedSums] = {}
-        for index in deadline.range(len(clients)):
+        for client in deadline.each(clients):
             with formed(self.name, schema is not None or truth):
-                derived = derive_sums(transcript.of(client=clients[index]), deadline)
+                derived = derive_sums(transcript.of(client=client), deadline)
             if derived is not None:
-                sums[clients[index]] = derived
+                sums[client] = derived
             read += not deadline.over
         partial = deadline.partial(read, len(clients), "clients")
         if unsolved := sum(result.unsolved for result in sums.values()):

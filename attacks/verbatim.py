@@ -394,7 +394,8 @@ class ColumnValues:
         ulp = _within(numbers.values, np.nextafter(cells, -np.inf), np.nextafter(cells, np.inf))
         single = _within(numbers.short, cells.astype(np.float32), cells.astype(np.float32))
         scaled = np.zeros(len(cells), dtype=bool)
-        for unit in self._scaled(cells):
+        for low, high in dict.fromkeys(pair for pair in self.bounds if pair[0] < pair[1]):
+            unit = (cells - low) / (high - low)
             near = np.spacing(np.abs(unit)) * 4
             inside = (unit > 0) & (unit < 1)
             for shift in (0.0, 0.5):
@@ -405,11 +406,6 @@ class ColumnValues:
                     scaled |= inside & _within(units, steps, steps)
         any_ = exact | ulp | single | scaled
         return {"exact": exact, "last place": ulp, "32 bits": single, "scaled": scaled, "any": any_}
-
-    def _scaled(self, cells: np.ndarray) -> Iterator[np.ndarray]:
-        for low, high in dict.fromkeys(self.bounds):
-            if low < high:
-                yield (cells - low) / (high - low)
 
     def count_matches(self, numbers: Numbers) -> tuple[int, int]:
         """Number of cells found in any form, and of their distinct values."""

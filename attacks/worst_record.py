@@ -137,10 +137,8 @@ class NoisyReleases:
 
     def distances(self, *records: Rows) -> np.ndarray:
         """Effect of each record on the releases, or of replacing it by the other, shape (records,)."""
-        views, total = (
-            [View.of(self.schema, X, y) for X, y in records],
-            np.zeros(len(records[0][0])),
-        )
+        views = [View.of(self.schema, X, y) for X, y in records]
+        total = np.zeros(len(records[0][0]))
         for entry in self.entries:
             parts = self.parts(entry)
             by_view = [equations_of(entry, view) for view in views] if parts else [{}]
@@ -167,15 +165,11 @@ class NoisyReleases:
     def key(self) -> tuple[Any, ...]:
         """Cache key: clients with equal queries have the same worst record."""
         return tuple(
-            (entry.kind, entry.fields, name, part.noise, _mask(part))
+            (entry.kind, entry.fields, name, part.noise, part.mask is None or part.mask.tobytes())
             for entry in self.entries
             for name, part in self.parts(entry).items()
             if part.noise is not None
         )
-
-
-def _mask(part: ReleasedPart) -> bytes:
-    return b"" if part.mask is None else part.mask.tobytes()
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privfed.audits.bounds import (
-    epsilon_from_event,
-    mu_from_event,
-    right_guesses,
-    right_guesses_mu,
-)
+from privfed.audits.bounds import epsilon_from_event, mu_from_event, right_guesses, right_guesses_mu
 from privfed.audits.test_statistics import Statistic
 from privfed.errors import InputError
 from privfed.privacy.conversion import gaussian_epsilon
@@ -59,10 +54,6 @@ class ConfusionCounts:
         swapped = (self.tn, self.fn, self.fp, self.tp)
         return ConfusionCounts(*swapped, self.absent, self.present)
 
-    def one_sided(self) -> ConfusionCounts:
-        """Those of a rule that guesses only one of the inputs, as the record's presence."""
-        return self if np.any(self.tp + self.fp) else self.mirrored
-
 
 @dataclass(frozen=True)
 class PrivacyClaim:
@@ -80,18 +71,14 @@ class PrivacyClaim:
         if self.gaussian and not self.delta:
             raise InputError("a claim of Gaussian noise is stated at a delta above 0")
 
-    @property
-    def two_sided(self) -> bool:
-        """Whether rules that guess either input, and skip some outputs, can be evaluated."""
-        return not self.delta
-
     def strength(self, counts: ConfusionCounts, alpha: float) -> np.ndarray:
         """Epsilon that guesses prove at level ``alpha``, or mu if Gaussian noise is claimed."""
         if not self.delta:
             return right_guesses(counts.right, counts.made, alpha)
         if self.gaussian and np.all(counts.made == counts.present + counts.absent):
             return right_guesses_mu(counts.right, counts.made, alpha)
-        event = counts.one_sided()
+        # of a rule that guesses only one of the inputs, as the record's presence
+        event = counts if np.any(counts.tp + counts.fp) else counts.mirrored
         if self.gaussian:
             return mu_from_event(
                 event.fp,
@@ -191,7 +178,7 @@ class ScoredOutputs:
             rules.append(
                 (DecisionRule(self.statistic, float(edges[best]), edge, swapped), strength)
             )
-        elif claim.two_sided and edges[low] < edges[high]:
+        elif not claim.delta and edges[low] < edges[high]:
             ends = [u[[high]] for u in self.upper], [v[[low]] for v in self.lower]
             both = DecisionRule(self.statistic, float(edges[high]), float(edges[low]), swapped)
             rules.append((both, strongest(*ends)[1]))

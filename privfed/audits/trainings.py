@@ -238,10 +238,8 @@ def _sensitivity(name: str, answers: Sequence[CanaryScores], delta: float) -> Fi
 
 def _run_game(learner: FederatedLearner, policy: Policy, planted: Planted, noise: Noise) -> Game:
     """Train the learner, and score every canary by the releases."""
-    federation, kinds = (
-        _train(learner, policy, planted.records, noise),
-        kinds_of(policy, learner.queries),
-    )
+    federation = _train(learner, policy, planted.records, noise)
+    kinds = kinds_of(policy, learner.queries)
     losses = {
         entry.request: Loss.from_dict(entry.body["loss"])
         for entry in federation.gates["client"].ledger.entries()

@@ -9,14 +9,7 @@ from typing import Any
 
 import click
 
-from privfed.cli.common import (
-    BREACH,
-    FINE,
-    PATH,
-    client_option,
-    folder_argument,
-    policy_option,
-)
+from privfed.cli.common import BREACH, FINE, PATH, client_option, folder_argument, policy_option
 from privfed.errors import InputError, LedgerError, number_of
 from privfed.lazy import defer
 

@@ -382,10 +382,8 @@ def price(study: Path | None, epsilon: str | None, delta: str | None, utility: b
 
     chosen = _study(study).at(epsilon, delta)
     prices = dry_run.prices(chosen)
-    remaining, last = (
-        dry_run.balances(chosen, prices),
-        {entry.policy.name: entry for entry in prices},
-    )
+    remaining = dry_run.balances(chosen, prices)
+    last = {entry.policy.name: entry for entry in prices}
     for entry in prices:
         click.echo(priced(entry, remaining[entry.name]))
         if utility and last[entry.policy.name] is entry:

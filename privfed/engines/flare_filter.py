@@ -74,7 +74,9 @@ class GateFilter(DXOFilter):  # type: ignore[misc, unused-ignore]
             shapes = {name: np.shape(part) for name, part in dxo.data.items()}
             update = [np.asarray(part) for part in dxo.data.values()]
             number = shareable.get_header(MetaKey.CURRENT_ROUND)
-            run = _run(fl_ctx) if number is not None else _task(fl_ctx)
+            run = _run(fl_ctx)
+            if number is None:  # an executor's result without a round is identified by its task
+                run = f"{run}/{fl_ctx.get_prop(FLContextKey.TASK_ID)}"
             release = self._gate.answer(update, round=int(number or 0), run=run)
             if release is not None and release.view:
                 data = {SHARE: wire.encode(release)}
@@ -122,8 +124,3 @@ class MaskedAggregator(Aggregator):  # type: ignore[misc, unused-ignore]
 def _run(fl_ctx: FLContext) -> str:
     job = fl_ctx.get_job_id()
     return "" if job is None else str(job)
-
-
-def _task(fl_ctx: FLContext) -> str:
-    """Return the task of a run, which identifies the round if an executor's result has none."""
-    return f"{_run(fl_ctx)}/{fl_ctx.get_prop(FLContextKey.TASK_ID)}"

@@ -27,14 +27,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from privfed.engines.directory import Directory
-from privfed.engines.flower_node import (
-    ACTION,
-    LIFE,
-    RECORD,
-    client_app,
-    content_bytes,
-    content_of,
-)
+from privfed.engines.flower_node import ACTION, LIFE, RECORD, client_app, content_bytes, content_of
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.simulated import behind_sockets, remote_over

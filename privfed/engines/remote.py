@@ -23,12 +23,7 @@ from privfed.engines.batches import (
 from privfed.engines.journal import Journal, JournalLine
 from privfed.engines.progress import Progress
 from privfed.errors import ChannelError, SchemaError, WireError
-from privfed.exchange.channel import (
-    ChannelDisclosure,
-    Opened,
-    RetryLimits,
-    check_follows,
-)
+from privfed.exchange.channel import ChannelDisclosure, Opened, RetryLimits, check_follows
 from privfed.exchange.messages import Envelope, Head
 from privfed.questions import wire
 from privfed.questions.query import Query

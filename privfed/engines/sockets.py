@@ -20,9 +20,8 @@ from privfed.engines.batches import LIMIT, Carrier
 from privfed.errors import ChannelError, InputError
 
 log = logging.getLogger("privfed.owner")
-STALL = (
-    60.0  #: Maximum seconds for a whole message to arrive, and for each part of a reply to be read
-)
+#: Maximum seconds for a whole message to arrive, and for each part of a reply to be read.
+STALL = 60.0
 MAX_CONNECTIONS = 32  #: Maximum number of concurrent connections; the system queues more
 #: Maximum length of a socket's address on every system, in bytes; Linux's folder of open
 #: descriptors.

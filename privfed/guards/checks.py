@@ -132,10 +132,8 @@ def _usual_forms(trial: GuardTrial) -> set[Form]:
 
 def check_untouched(trial: GuardTrial) -> Finding:
     """Check that no number is released unmodified."""
-    question, metric = (
-        "Is a number released unchanged, without noise?",
-        "cells released unchanged",
-    )
+    question = "Is a number released unchanged, without noise?"
+    metric = "cells released unchanged"
     if trial.table is not None:
         return _not_looked(
             "untouched", question, metric, "the answer does not have the cells of the table"

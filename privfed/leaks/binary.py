@@ -23,10 +23,8 @@ from privfed.leaks.texts import TextColumn
 FORMATS = ("<f8", ">f8", "<f4", ">f4")  #: How values may be written, as types of NumPy
 #: In longer bytes the model's probability is not checked against redrawn tables.
 SCANNED = 1 << 23
-WINDOW, LONGEST = (
-    12,
-    20_000_000,
-)  #: Digits compared at a time, and the longest text that is searched for them
+#: Digits compared at a time, and the longest text that is searched for them.
+WINDOW, LONGEST = 12, 20_000_000
 DIGESTED = 100_000  #: Most values and texts of which digests are computed
 COUNTED = 10_000  #: Smaller integers may also be counts
 #: Prior fraction of digests that are of numbers or names, not of files; the model's probability is not checked

@@ -9,14 +9,12 @@ RECORDS, CLASSES, EACH = 2000, 16, 10
 #: Most strata of a common factor, and fewest records per stratum; by how many times the factor's variance must
 #: exceed that of independent columns.
 STRATA, STRATUM, CLEAR = 8, 12, 1.2
-REPEATED = (
-    0.2  #: A column with fewer values than this fraction of the records has one class per value
-)
+#: A column with fewer values than this fraction of the records has one class per value.
+REPEATED = 0.2
 #: Rank correlation from which two columns count as the same, and the fewest records for it.
 ALIKE, ENOUGH = 0.9, 16
-SHARED = (
-    0.5  #: Mutual information that makes columns dependent, as a fraction of the smaller entropy
-)
+#: Mutual information that makes columns dependent, as a fraction of the smaller entropy.
+SHARED = 0.5
 
 
 def dependent(columns: Sequence[np.ndarray]) -> np.ndarray:

@@ -69,17 +69,14 @@ class Stream:
             self._matches = table, {}
         if (key := spans[0]) not in self._matches[1]:
             starts, windows = self.candidate_starts(table), len(self.keys) - width + 1
-            starts = self.nonconstant(starts[: starts.searchsorted(windows)], width)
+            starts = starts[: starts.searchsorted(windows)]
+            starts = starts[self._changed[starts + width - 1] > self._changed[starts]]
             if len(starts):
                 compute = partial(_hashes_of_spans, table, spans, self.precision)
                 known = table.memoised(("hashes", self.precision, key), compute)
                 starts = starts[_known_indices(self.hashes(starts, width), known)]
             self._matches[1][key] = starts
         return self._matches[1][key]
-
-    def nonconstant(self, starts: np.ndarray, width: int) -> np.ndarray:
-        """Starts whose windows of ``width`` keys are not constant."""
-        return np.asarray(starts[self._changed[starts + width - 1] > self._changed[starts]])
 
     @cached_property
     def _changed(self) -> np.ndarray:

@@ -165,11 +165,9 @@ class RawTable:
         shared, records = np.unique(column[order[same]]), np.array(self.records)
         if len(shared) < 2:
             return False
-        shape, rng, drawn = (
-            Shape.of(column, self.numbers[:, index]),
-            np.random.default_rng(2),
-            column.copy(),
-        )
+        shape = Shape.of(column, self.numbers[:, index])
+        rng = np.random.default_rng(2)
+        drawn = column.copy()
         n_matches = []
         for _ in range(MODELS):
             shape.redraw(drawn, rng)

@@ -483,9 +483,8 @@ def _of_sum(total: int) -> str:
 def _hash(name: str, value: bytes) -> int:
     """Hash a value of the state with its name to a number of 512 bits."""
     encoded_name = name.encode()
-    encoded_value = (
-        value if isinstance(value, bytes) else repr(value).encode()
-    )  # an editor's text, say
+    # an editor may have left text, say
+    encoded_value = value if isinstance(value, bytes) else repr(value).encode()
     return int.from_bytes(
         sha512(len(encoded_name).to_bytes(8, "big") + encoded_name + encoded_value).digest(), "big"
     )

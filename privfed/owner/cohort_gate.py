@@ -48,7 +48,8 @@ class CohortGate(Gate):
             settings["secret"] = ledger.secret()
         #: Identifies the individuals and their order; None for records without names. Keyed by the owner's secret, as a
         #: plain hash of few known names would reveal the others.
-        self.roster = _keyed(str(getattr(records, "roster", "")), settings["secret"])
+        roster = str(getattr(records, "roster", "")).encode()
+        self.roster = hmac.new(settings["secret"], roster, "sha256").hexdigest() if roster else ""
         if self.people < 1:
             raise InputError("a cohort needs at least one individual; this one is empty")
         if settings.get("block", 1) != 1:
@@ -143,8 +144,3 @@ def _distinct(indices: np.ndarray, people: int) -> bool:
     """Whether positions are distinct, so that each individual is charged for every answer."""
     in_range = len(indices) == 0 or (indices.min() >= 0 and indices.max() < people)
     return bool(in_range) and int(np.bincount(indices, minlength=1).max()) <= 1
-
-
-def _keyed(roster: str, secret: bytes) -> str:
-    """Return HMAC-SHA-256 of a roster under the secret, hexadecimal."""
-    return hmac.new(secret, roster.encode(), "sha256").hexdigest() if roster else ""

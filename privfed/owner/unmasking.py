@@ -18,13 +18,7 @@ from importlib import import_module
 
 from privfed.errors import WireError
 from privfed.exchange.messages import Envelope, Reason, Release, Request
-from privfed.exchange.survivors import (
-    PRIME,
-    SURVIVORS,
-    Opening,
-    Survivors,
-    split,
-)
+from privfed.exchange.survivors import PRIME, SURVIVORS, Opening, Survivors, split
 from privfed.ledger import Ledger
 from privfed.owner.guards import Refused
 from privfed.owner.masking import MaskingKey, PairKeys

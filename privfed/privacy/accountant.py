@@ -187,7 +187,8 @@ class Accountant(ABC):
             why = f"raises {type(error).__name__}"
         else:
             names = of or self.components
-            if type(amount) is tuple and len(amount) == len(names) and all(map(_is_exact, amount)):
+            exact = type(amount) is tuple and len(amount) == len(names)
+            if exact and all(isinstance(part, Fraction) and part >= 0 for part in amount):
                 return amount
             why = f"gives no tuple of an exact number of at least 0 for each of {', '.join(names)}"
         raise PluginError(f"accountant {self.name!r}: {method.__name__} {why}")
@@ -199,10 +200,6 @@ class Accountant(ABC):
     def fits(self, total: Amount, ceiling: Amount) -> bool:
         """Whether a total stays within a ceiling in every component."""
         return all(a <= b for a, b in zip(total, ceiling, strict=True))
-
-
-def _is_exact(part: object) -> bool:
-    return isinstance(part, Fraction) and part >= 0
 
 
 def fraction_of(part: Amount, whole: Amount) -> Fraction:

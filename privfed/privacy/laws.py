@@ -534,8 +534,7 @@ def proven(law: Law) -> bool:
 
 def named_as_another(law: Law) -> bool:
     """Whether another law is installed under its name, as which ledgers and releases would be read."""
-    name = ALIASES.get(law.name, law.name)
-    return name in plugins.available("laws") and type(law) is not plugins.load("laws", name)
+    return plugins.taken("laws", ALIASES.get(law.name, law.name), type(law))
 
 
 def pure_renyi(epsilon: float, orders: np.ndarray) -> np.ndarray:

@@ -142,7 +142,11 @@ class Policy(InToml):
     def __post_init__(self) -> None:
         faults = [*self._faults()]
         for kind, guards in self.guards.items():
-            faults += _overlaps(kind, guards)
+            named = [part for guard in guards for part in guard.parts]
+            faults += [
+                f"query {kind!r}: part {part!r} is guarded twice; give it to one guard"
+                for part in sorted({part for part in named if named.count(part) > 1})
+            ]
         if faults:
             raise PolicyError(*faults)
 
@@ -333,13 +337,6 @@ def _budget(data: Mapping[str, Any] | None, where: str) -> Budget | None:
     if "epsilon" not in data:
         raise PolicyError(f'{where}: [budget] needs epsilon = "..."')
     return Budget.of(data["epsilon"], data.get("delta", 0))
-
-
-def _overlaps(kind: str, guards: tuple[Guard, ...]) -> Iterator[str]:
-    named = [part for guard in guards for part in guard.parts]
-    twice = sorted({part for part in named if named.count(part) > 1})
-    for part in twice:
-        yield f"query {kind!r}: part {part!r} is guarded twice; give it to one guard"
 
 
 # --- a policy's statement of trust in a shuffler, which passes answers on without their senders

@@ -161,9 +161,8 @@ def gather(output: Output) -> Report:
                 output.study.name,
             )
         data = output.read(name, "findings.json") or {}
-        data = (
-            {"findings": data} if isinstance(data, list) else data
-        )  # the format of earlier versions
+        if isinstance(data, list):  # the format of earlier versions
+            data = {"findings": data}
         results, metrics = findings(data.get("findings")), output.read(name, "metrics.json") or {}
         reports.append(PolicyReport(account, results, metrics, data.get("inapplicable", {})))
     return Report(output.study, tuple(reports), __version__)

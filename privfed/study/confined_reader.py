@@ -127,9 +127,8 @@ def model_arrays(model: Any) -> dict[str, np.ndarray]:
 def main(form: str) -> None:
     """Read standard input to its end, confine the process, build the model, and write its arrays."""
     stored = sys.stdin.buffer.read()
-    "".encode(
-        "cp437"
-    )  # loads the codec of zip files' names: nothing can be imported after confining
+    # loads the codec of zip files' names: nothing can be imported after confining
+    "".encode("cp437")
     if form == "skops":
         import skops.io  # noqa: F401
     confine()

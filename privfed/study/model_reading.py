@@ -88,7 +88,10 @@ def read_models(
     if isinstance(target, PersonalLearner):
         _take_home(target, output.policy(choice.name) / "ledgers", prepared)
         homes = target.homes
-        train, test = (_rows_of(homes, prepared, item) for item in (prepared.train, prepared.test))
+        train, test = (
+            table[table[prepared.owner].astype(str).isin(homes)]
+            for table in (prepared.train, prepared.test)
+        )
         prepared = replace(prepared, train=train, test=test)
     pool = StudyRecords(prepared, choice, progress)
     if not len(prepared.train) or not len(prepared.test):
@@ -130,11 +133,6 @@ def _take_home(target: PersonalLearner, shelves: Path, prepared: Prepared) -> No
         if shelf.is_file():
             with closing(LocalStore(shelf, owner)) as store, suppress(InputError):
                 target.take_home(owner, store.of_study(prepared.study.name))
-
-
-def _rows_of(owners: Sequence[str], prepared: Prepared, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the records of some owners."""
-    return table[table[prepared.owner].astype(str).isin(owners)]
 
 
 def _by_quantiles(pool: StudyRecords, score: np.ndarray) -> Finding:

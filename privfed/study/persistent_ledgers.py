@@ -311,10 +311,8 @@ def _check_times(study: Study, price: Price, balances: Sequence[Balance]) -> Non
 
 def check_affordable(study: Study, price: Price, balances: Sequence[Balance], folder: Path) -> None:
     """Refuse a study whose price exceeds an owner's remaining budget (BudgetError with both, by kind)."""
-    short, budget = (
-        sorted(lacking(price, balances), key=lambda balance: balance.owner),
-        price.policy.budget,
-    )
+    short = sorted(lacking(price, balances), key=lambda balance: balance.owner)
+    budget = price.policy.budget
     if budget is None or not (short or price.over):
         return
     has = ", ".join(

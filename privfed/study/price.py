@@ -22,13 +22,7 @@ from privfed.privacy.mechanism import Protection
 from privfed.privacy.pairs import DominatingPair
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of, mechanism_of
-from privfed.questions.exact import (
-    at_delta,
-    shown,
-    shown_delta,
-    shown_down,
-    shown_percent,
-)
+from privfed.questions.exact import at_delta, shown, shown_delta, shown_down, shown_percent
 from privfed.questions.part import Part
 from privfed.questions.query import CohortQuery, LocalEffect
 from privfed.reports.words import in_words

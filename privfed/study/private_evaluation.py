@@ -282,10 +282,8 @@ def _class_figures(sums: Sums) -> tuple[Figures, Figures]:
         frequencies = np.clip(sizes / count[:, None], LEAST_SHARE, 1)
         if frequencies.shape[1] == 1:
             frequencies = np.hstack([1 - frequencies, frequencies]).clip(LEAST_SHARE, 1)
-        accuracy, entropy = (
-            frequencies.max(axis=1),
-            -(frequencies * np.log(frequencies)).sum(axis=1),
-        )
+        accuracy = frequencies.max(axis=1)
+        entropy = -(frequencies * np.log(frequencies)).sum(axis=1)
     figures = {
         ACCURACY: np.clip(1 - errors / count, 0, 1),
         AREA: auc,

@@ -152,12 +152,12 @@ class Study(InToml):
             "attacks": list(self.attacks),
             **({} if limit is None else {"attack_seconds": limit}),
             **({"audit_training": True} if self.audit_training else {}),
-            "data": _choice_dict(data),
-            "clients": _choice_dict(clients),
-            "learner": _choice_dict(self.learner),
-            **({} if self.shadows is None else {"shadows": _choice_dict(self.shadows)}),
-            **({} if self.about == AboutChoice() else {"about": _choice_dict(self.about)}),
-            "policy": [_choice_dict(policy) for policy in policies],
+            "data": _without_none(asdict(data)),
+            "clients": _without_none(asdict(clients)),
+            "learner": _without_none(asdict(self.learner)),
+            **({} if self.shadows is None else {"shadows": _without_none(asdict(self.shadows))}),
+            **({} if self.about == AboutChoice() else {"about": _without_none(asdict(self.about))}),
+            "policy": [_without_none(asdict(policy)) for policy in policies],
         }
 
     def learner_under(self, policy: str) -> LearnerChoice:
@@ -311,11 +311,7 @@ _CHECKS: tuple[Callable[[Study, str], None], ...] = (
 )
 
 
-def _choice_dict(choice: Any) -> dict[str, Any]:
-    """Return a dataclass as plain data without absent values (TOML has no null)."""
-    return _without_none(asdict(choice))
-
-
 def _without_none(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain data without absent values (TOML has no null)."""
     present = {k: v for k, v in data.items() if v not in (None, {}) or (k == "masked" and v == {})}
     return {key: _without_none(v) if isinstance(v, Mapping) else v for key, v in present.items()}

@@ -110,10 +110,7 @@ def _opened_bytes(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def opened(path: Path, encoding: str) -> Iterator[IO[str]]:
     """Open a CSV file for reading: plain, ``.gz``, or the one file of a ``.zip`` (InputError)."""
-    with (
-        _opened_bytes(path) as raw,
-        io.TextIOWrapper(raw, encoding=encoding, newline="") as lines,
-    ):
+    with _opened_bytes(path) as raw, io.TextIOWrapper(raw, encoding=encoding, newline="") as lines:
         yield lines
 
 

@@ -310,17 +310,11 @@ def _diabetes() -> pd.DataFrame:
     return frame.assign(sex=frame["sex"].astype(int), progression=loaded.target)
 
 
-def _linnerud() -> pd.DataFrame:
-    loaded = _scikit_learn().load_linnerud(as_frame=True)
-    frame: pd.DataFrame = pd.concat([loaded.data, loaded.target], axis=1)
-    return frame
-
-
 _LOADERS: Mapping[str, Callable[[], pd.DataFrame]] = {
     "diabetes": _diabetes,
     "breast_cancer": lambda: _load_labelled("breast_cancer", "diagnosis"),
     "iris": lambda: _load_labelled("iris", "species"),
     "wine": lambda: _load_labelled("wine", "cultivar"),
     "digits": lambda: _load_labelled("digits", "digit"),
-    "linnerud": _linnerud,
+    "linnerud": lambda: _scikit_learn().load_linnerud(as_frame=True).frame,
 }

@@ -81,18 +81,15 @@ class Redaction:
         begins, forms, _ = runs.find(column, tuple(w for w in column.widths if w >= SHORTEST))
         if not len(begins):
             return text
-        lengths = [len(text)] if text.isascii() else [len(normalised(letter)) for letter in text]
-        source = (
-            np.arange(len(text)) if text.isascii() else np.repeat(np.arange(len(text)), lengths)
-        )
+        source = np.arange(len(text))
+        if not text.isascii():
+            source = np.repeat(source, [len(normalised(letter)) for letter in text])
         parts, position = [], 0
         for begin, length in sorted(
             zip(begins.tolist(), column.lengths[forms].tolist(), strict=True)
         ):
-            start, end = (
-                int(source[runs.positions[begin]]),
-                int(source[runs.positions[begin + length - 1]]) + 1,
-            )
+            start = int(source[runs.positions[begin]])
+            end = int(source[runs.positions[begin + length - 1]]) + 1
             parts += [text[position:start], REDACTED] if start >= position else []
             position = max(position, end)
         return "".join([*parts, text[position:]])

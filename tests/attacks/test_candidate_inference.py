@@ -311,6 +311,15 @@ def test_a_list_counts_everybody(places: list[int], cut: int) -> None:
     assert (listed.x[listed.own_index] == own).all()
 
 
+def test_a_loop_ends_when_the_work_is_spent() -> None:
+    """The item that exceeds the work is the last; the type of the items is free."""
+    deadline, done = Deadline(max_work=2), []
+    for item in deadline.each("abcde"):
+        done.append(item)
+        deadline.spend(1)
+    assert done == ["a", "b", "c"]
+
+
 def test_time_that_is_up_keeps_what_was_found() -> None:
     """A partial finding says so; no time at all is bad input."""
     transcript = released([WIDE], OWNERS, "open", None)

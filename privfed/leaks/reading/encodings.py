@@ -228,7 +228,8 @@ def _arguments(data: bytes) -> Iterator[object]:
             yield from _fields(bytes(argument), record)
             shape = _shape(steps[max(0, index - NEAR) : index])
             if data[1] == 5:  # type and shape follow
-                following = list(takewhile(_no_bytes, steps[index + 1 : index + NEAR]))
+                near = steps[index + 1 : index + NEAR]
+                following = list(takewhile(lambda s: not isinstance(s[1], bytes | bytearray), near))
                 types = [_TYPE.match(name) for _, name in following if isinstance(name, str)]
                 kind = next((m[1] for m in types if m), kind)
                 shape = _shape(following, memo) or shape
@@ -239,10 +240,6 @@ def _arguments(data: bytes) -> Iterator[object]:
                     yield content
     yield from map(np.vstack, columns.values())
     yield numbers
-
-
-def _no_bytes(step: Step) -> bool:
-    return not isinstance(step[1], bytes | bytearray)
 
 
 def _shape(near: Sequence[Step], memo: Sequence[object] = ()) -> tuple[int, int] | None:

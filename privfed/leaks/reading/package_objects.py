@@ -151,10 +151,6 @@ def _mock(mock: Any) -> Parts:
     yield ".mock_calls", [(name, arguments, named) for name, arguments, named in mock.mock_calls]
 
 
-def _no_parts(thing: object) -> Parts:
-    return iter(())
-
-
 def _released_part(part: Any) -> Parts:
     values = np.asarray(part.values.data)
     artifact = part.type == "artifact" and values.dtype.kind in "ui"
@@ -188,5 +184,7 @@ READERS: dict[str, Callable[[Any], Parts]] = {
     "privfed.Release": partial(_attribute, "parts"),
     "privfed.ReleasedPart": _released_part,
     # a generator's state holds random numbers, no data
-    **dict.fromkeys(("numpy.Generator", "numpy.RandomState", "numpy.BitGenerator"), _no_parts),
+    **dict.fromkeys(
+        ("numpy.Generator", "numpy.RandomState", "numpy.BitGenerator"), lambda _: iter(())
+    ),
 }

@@ -11,6 +11,7 @@ divided by its own Dirichlet(alpha) fractions. Nothing is protected here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ OTHER_FORMS = {"bodyfat": ("density", "Density")}
 CLIENTS, GROUPS, HELD_OUT = 5, 10, 0.3
 #: Features of the two studies of covariate shift.
 NOISY = 10
-Methods = dict[str, Callable[[int], Any]]
+Methods = dict[str, Callable[..., Any]]
 #: A setting, and each method's score.
 Scores = tuple[str, dict[str, float]]
 #: A histogram forest with global equal-width bins, not new ones at every node.
@@ -49,34 +50,28 @@ CENTRAL, OURS = "scikit-learn", "FedForest"
 def methods(
     *, classes: bool, client_splits: bool = False, network: bool = True, depth: int = 10
 ) -> Methods:
-    """Return the compared methods by name, as functions that build them for a seed."""
+    """Return the compared methods by name, as functions of ``random_state`` that build them."""
     kind, max_features = ("Classifier", "sqrt") if classes else ("Regressor", None)
     forest: Any = FedForestClassifier if classes else FedForestRegressor
     central, local, histogram, averaged = (
         getattr(baselines, name + kind)
         for name in ("CentralForest", "LocalForest", "HistogramForest", "FedAvgNetwork")
     )
+    baseline = {"max_features": max_features, "max_depth": depth}
+    average = partial(forest, max_depth=depth, gain_aggregation="average")
     builders: Methods = {
-        CENTRAL: lambda s: central(max_features=max_features, random_state=s, max_depth=depth),
-        OURS: lambda s: forest(random_state=s, max_depth=depth),
-        "AvgImp": lambda s: forest(random_state=s, max_depth=depth, gain_aggregation="average"),
-        "AvgImp, Top-L": lambda s: forest(
-            random_state=s, max_depth=depth, gain_aggregation="average", top_k=5
-        ),
-        "histogram": lambda s: histogram(
-            max_features=max_features, random_state=s, max_depth=depth
-        ),
-        "ensemble": lambda s: local(max_features=max_features, random_state=s, max_depth=depth),
+        CENTRAL: partial(central, **baseline),
+        OURS: partial(forest, max_depth=depth),
+        "AvgImp": average,
+        "AvgImp, Top-L": partial(average, top_k=5),
+        "histogram": partial(histogram, **baseline),
+        "ensemble": partial(local, **baseline),
     }
     if client_splits:
-        builders["FedForest, H"] = lambda s: forest(
-            random_state=s, max_depth=depth, client_splits=True
-        )
-        builders["AvgImp, H"] = lambda s: forest(
-            random_state=s, max_depth=depth, gain_aggregation="average", client_splits=True
-        )
+        builders["FedForest, H"] = partial(forest, max_depth=depth, client_splits=True)
+        builders["AvgImp, H"] = partial(average, client_splits=True)
     if network:
-        builders["FedAvg network"] = lambda s: averaged(random_state=s)
+        builders["FedAvg network"] = averaged
     return builders
 
 
@@ -102,7 +97,7 @@ def compare(
     rows, clients = test.drop(columns="client"), test["client"].astype(str).tolist()
     scores = {}
     for name, build in builders.items():
-        model = build(seed).fit(federation)
+        model = build(random_state=seed).fit(federation)
         known = clients if name.endswith(", H") else None
         scores[name] = score(model, rows, target, kind, known)
         if name == "ensemble":

@@ -52,7 +52,6 @@ NUMBERS = {
     "houses": "california",
     **{name: name for name in ("abalone", "sulfur", "space_ga", "kin8nm", "delta_elevators")},
 }
-NUMBER_FILES = tuple(NUMBERS.values())
 CLIENTS = 20
 #: Numbers of clients, and the fractions that are active in each generation (Figures 6, 7 and 10).
 SIZES = tuple((clients, 1.0) for clients in (5, 10, 15, 30))
@@ -418,20 +417,14 @@ def depths(data: Mapping[str, pd.DataFrame], splits: int) -> Iterator[Measured]:
             )
         chosen = {"half of the features": max(1, len(sample.schema.names) // 2)}
         chosen["median of the clients'"] = int(np.median(local_depths))
-        gains = {
-            depth: 100
-            * float(
-                np.mean(score(truex(sample, list(sample.clients), depth=depth), sample) / base - 1)
-            )
-            for depth in {*TRIED, *chosen.values()}
-        }
-        results = {choice: gains[depth] for choice, depth in chosen.items()} | {
-            "tuned": max(gains.values())
-        }
-        rows += [
-            {"set": name, "split": split, "way": choice, "gain": gain}
-            for choice, gain in results.items()
-        ]
+        gains = {}
+        for depth in {*TRIED, *chosen.values()}:
+            scores = score(truex(sample, list(sample.clients), depth=depth), sample)
+            gains[depth] = 100 * float(np.mean(scores / base - 1))
+        results = {choice: gains[depth] for choice, depth in chosen.items()}
+        results["tuned"] = max(gains.values())
+        about = {"set": name, "split": split}
+        rows += [{**about, "way": choice, "gain": gain} for choice, gain in results.items()]
     for name, part, single in by_set(pd.DataFrame(rows)):
         for choice, paper in DEPTHS.items():
             values = part[part["way"] == choice].groupby("split")["gain"].mean().tolist()

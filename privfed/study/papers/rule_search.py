@@ -128,11 +128,12 @@ def cell(
     covered, precision = coverage([rule.structure for rule in rules], valid(truths.book, nu))
     row = {"profile": profile, "method": method, "epsilon": epsilon, "nu": nu, "theta": theta}
     row |= {"run": seed, "coverage": covered, "precision": precision if rules else np.nan}
+    row |= {"f1": 2 * covered * precision / (covered + precision) if covered else 0.0}
     row |= {
-        "f1": 2 * covered * precision / (covered + precision) if covered else 0.0,
         "found": len(rules),
+        "questions": len(steps),
+        "seconds": round(time.perf_counter() - started, 2),
     }
-    row |= {"questions": len(steps), "seconds": round(time.perf_counter() - started, 2)}
     return row, searcher
 
 
@@ -185,13 +186,8 @@ def questions(data: Mapping[str, pd.DataFrame], runs: int) -> Iterator[Measured]
             assert isinstance(session, CohortSession)
             spent = np.array([float(step.epsilon) for step in session.steps])
             minimum, median, maximum = np.quantile(spent, [0, 0.5, 1]) if len(spent) else (0, 0, 0)
-            statistics = {
-                "questions": len(spent),
-                "least epsilon": minimum,
-                "median": median,
-                "most": maximum,
-            }
-            for name, value in statistics.items():
+            names = ("questions", "least epsilon", "median", "most")
+            for name, value in zip(names, (len(spent), minimum, median, maximum), strict=True):
                 by_name.setdefault(name, []).append(float(value))
         for name, values in by_name.items():
             yield Measured(LABELS[method], name, None, values)

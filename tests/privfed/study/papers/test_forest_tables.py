@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from privfed.study.papers.table import compared
 def few(**_: Any) -> Mapping[str, Any]:
     """Two forests of three trees."""
     return {
-        forest.CENTRAL: lambda s: CentralForestRegressor(n_estimators=3, random_state=s),
-        forest.OURS: lambda s: FedForestRegressor(n_estimators=3, random_state=s),
+        forest.CENTRAL: partial(CentralForestRegressor, n_estimators=3),
+        forest.OURS: partial(FedForestRegressor, n_estimators=3),
     }
 
 
