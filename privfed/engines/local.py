@@ -237,10 +237,13 @@ def _encoded(
 def _warn_of_data(
     prepared: Mapping[str, Records], tables: Mapping[str, pd.DataFrame], known: Schema
 ) -> None:
-    """Warn of the owners whose cells the bounds clip, and of constant columns and repeats over all owners."""
+    """Warn of the owners whose cells the bounds clip, and of columns that are constant over all owners.
+
+    Repeated records are told beside clipped cells only: in a table of few categories they are no fault.
+    """
     clipping = {name: tables[name] for name, records in prepared.items() if records.clipped}
-    of_clipping: dict[str, Any] = {"constant": (), "duplicates": 0}
-    of_all: dict[str, Any] = {"clipped": {}, "infinite": {}}
+    of_clipping: dict[str, Any] = {"constant": ()}
+    of_all: dict[str, Any] = {"clipped": {}, "infinite": {}, "duplicates": 0}
     for owners, left_out in ((clipping, of_clipping), (tables, of_all)):
         if not owners:
             continue
