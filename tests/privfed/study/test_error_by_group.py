@@ -40,7 +40,7 @@ def test_records_without_a_value_are_a_group_called_missing() -> None:
     """The schema fills them for the model; the page does not show them as NaN."""
     learner = FuzzyTreeRegressor(max_depth=1)
     sex = Column("sex", "category", categories=("female", "male"), fill="male")
-    features = [sex if one.name == "sex" else one for one in NUMERIC.features]
+    features = tuple(sex if one.name == "sex" else one for one in NUMERIC.features)
     schema, frame = Schema(features, NUMERIC.target), patients(90)
     learner.fit(gates(frame, learner.published(), schema))
     for absent in (np.nan, None):
