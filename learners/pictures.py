@@ -69,13 +69,13 @@ def bars(
 
 
 def titled(ax: Axes, text: str) -> Axes:
-    """Set a title, wrapped to the width of the figure, and return the axes; an empty text sets none."""
+    """Set a title, wrapped to the width of the axes, and return them; an empty text sets none."""
     if text:
         figure = ax.get_figure(root=True)
         assert figure is not None
-        ax.set_title(
-            wrapped(text, max(30, int(13 * figure.get_figwidth()) - 10)), fontsize=9, loc="left"
-        )
+        figure.draw_without_rendering()  # long labels make the axes narrower than the figure
+        inches = ax.get_window_extent().width / figure.dpi
+        ax.set_title(wrapped(text, max(20, int(13 * inches) - 2)), fontsize=9, loc="left")
     return ax
 
 

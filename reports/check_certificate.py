@@ -74,10 +74,10 @@ def _claims(cert: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tupl
 
 def _evidence(cert: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     broken, attacked, audited = cert["breaches"], cert["attacked"], cert["audited"]
-    yield "guarantees", "none violated", "; ".join(broken) or "none", _state(not broken)
+    yield "guarantees", "none violated", "; ".join(broken) or "none violated", _state(not broken)
     blind = {row["attack"] for row in attacked if row["state"] == "not looked"}
     missing = sorted({*limits["attacks"]} - ({row["attack"] for row in attacked} - blind))
-    required = ", ".join(limits["attacks"]) or "none"
+    required = ", ".join(limits["attacks"]) or "none in particular"
     text = f"missing: {', '.join(missing) or 'none'}"
     yield "attacks", f"carried out: {required}", text, UNKNOWN if missing else MET
     named = sorted({row["attack"] for row in attacked if row["severity"] == "breach"})

@@ -149,7 +149,7 @@ def faults(policy: PolicyReport) -> str:
     failures = {
         client: sum(kinds.values())
         for client, kinds in policy.metrics.get("faults", {}).items()
-        if kinds
+        if any(kinds.values())
     }
     if not failures:
         return ""

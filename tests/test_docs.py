@@ -74,6 +74,15 @@ def laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: str) -> None:
+    """Another number shows as plain text, or loses cells; only an escaped bar divides no cells."""
+    tables = re.findall(r"^(?:\|.*\n)+", PAGES[page], re.MULTILINE)
+    for table in tables:
+        bars = [len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()]
+        assert len(set(bars)) == 1, table.splitlines()[0]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_toml_block_is_a_file(page: str) -> None:
     """Each names its file in the first line, and is TOML."""
     for block in blocks(page, "toml"):
@@ -322,7 +331,25 @@ def test_the_plugins_pass_their_kits(tmp_path: Path) -> None:
     whole = {str(name): block for block in python if (name := file_named(block))}
     whole["test_yours.py"] = "\n\n".join(block for block in python if not file_named(block))
     passed = passed_in(tmp_path, whole, str(tmp_path))
-    assert passed >= sum(source.count("def test_") for source in whole.values()) == 8
+    assert passed >= sum(source.count("def test_") for source in whole.values()) == 10
+
+
+def test_the_number_of_each_kits_checks_is_the_pages() -> None:
+    """In the table, which has every kit, and in the sentence above a count that a test expects."""
+    words = {"six": 6, "nine": 9, "eleven": 11, "thirteen": 13, "eighteen": 18}
+    folder = ROOT / "privfed" / "testing"
+    kits = {
+        path.stem: resolve_name(f"privfed.testing.{path.stem}")
+        for path in folder.glob("check_*.py")
+    }
+    rows = re.findall(
+        r"^\| `privfed\.testing\.(check_\w+)` \| (\w+) checks", PAGES["plugins"], re.MULTILINE
+    )
+    assert {name: words[word] for name, word in rows} == {
+        name: len(kit.CHECKS) for name, kit in kits.items()
+    }
+    told = re.findall(r'"""All (\w+) checks[^"]*"""\n.*== (\d+)', PAGES["plugins"])
+    assert len(told) == 2 and all(words[word] == int(number) for word, number in told)
 
 
 def test_the_suites_for_other_code_pass(tmp_path: Path) -> None:

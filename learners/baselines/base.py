@@ -35,7 +35,8 @@ class Baseline(FederatedLearner):
     ) -> Policy:
         """Raise PolicyError: there is no private mode."""
         raise PolicyError(
-            f"{type(self).__name__} is a baseline without a private way; write published()"
+            f"{type(self).__name__} is a baseline, and has no private policy; use published(), in a "
+            'study base = "published"'
         )
 
     def _n_classes(self, schema: Schema) -> int:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from privfed.attacks.finding import Finding
 from privfed.errors import number_of
-from privfed.owner.noise_monitor import NoiseSums
+from privfed.owner.noise_monitor import CELLS, NoiseSums
 
 #: Family-wise level of all tests of a study, or of one reading of an owner's ledger: over a
 #: thousand readings of a growing ledger, at most 1e-3.
@@ -21,6 +21,14 @@ FAMILY_WISE = 1e-6
 #: f up to 1.3): the detectable factor of one is that of the other to this power.
 LAPLACE = 1.45
 NAME = "audit of the noise drawn"  #: Name of this audit's findings
+#: Which cells a monitor does not test, by its word for why; an error counts as one cell
+UNTESTED = {
+    "no law": "whose noise has no stated law",
+    "finished": "that the mechanism changes after the noise (finish)",
+    "suppressed": "of parts with suppressed ones",
+    "beyond": f"beyond the first {CELLS:,} of a part",
+    "error": "or more whose noise could not be read",
+}
 
 
 @dataclass(frozen=True)
@@ -119,9 +127,13 @@ def audit_noise(
                 ),
                 "narrower laplace found with chance .8": factor**LAPLACE,
             },
-            partial=f"{number_of(sum(unread.values()), 'cell')} not looked at" if unread else "",
+            partial=" and ".join(_untested(why, count) for why, count in unread.items()),
         )
     ]
+
+
+def _untested(why: str, count: int) -> str:
+    return f"{number_of(count, 'cell')} {UNTESTED.get(why, 'not looked at')}"
 
 
 def scale_found(cells: int, level: float) -> float:

@@ -113,7 +113,7 @@ class LocalDisclosure(ChannelDisclosure):
         policies = {name: _policy(policy, name, known) for name in groups}
         _check_public(known, policies)
         prepared = _encoded(groups, known, individual)
-        _warn_of_clipping(prepared, groups, known)
+        _warn_of_data(prepared, groups, known)
         books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
         policies = _with_keys(policies, secrets)
         tested = {} if held_out is None else _encoded(_split(held_out, client), known, individual)
@@ -234,15 +234,23 @@ def _encoded(
     }
 
 
-def _warn_of_clipping(
+def _warn_of_data(
     prepared: Mapping[str, Records], tables: Mapping[str, pd.DataFrame], known: Schema
 ) -> None:
-    """Warn of bounds that do not fit, over all owners, before anything is charged."""
-    names = [name for name, records in prepared.items() if records.clipped]
-    if names:
-        several = f"{len(names)} of {len(prepared)} data owners"
-        who = several if len(names) > NAMED else ", ".join(sorted(names))
-        for text in DataQuality.of(pd.concat([tables[name] for name in names]), known).warnings():
+    """Warn of the owners whose cells the bounds clip, and of columns that are constant over all owners.
+
+    Repeated records are told beside clipped cells only: in a table of few categories they are no fault.
+    """
+    clipping = {name: tables[name] for name, records in prepared.items() if records.clipped}
+    of_clipping: dict[str, Any] = {"constant": ()}
+    of_all: dict[str, Any] = {"clipped": {}, "infinite": {}, "duplicates": 0}
+    for owners, left_out in ((clipping, of_clipping), (tables, of_all)):
+        if not owners:
+            continue
+        several = f"{len(owners)} of {len(tables)} data owners"
+        who = several if len(owners) > NAMED else ", ".join(sorted(owners))
+        quality = DataQuality.of(pd.concat(list(owners.values())), known)
+        for text in replace(quality, **left_out).warnings():
             warnings.warn(f"{who}: {text}", DataWarning, stacklevel=3)
 
 

@@ -81,10 +81,10 @@ class Line:
 class _Sums:
     """Totals of answered and unanswered charges by name; in a cohort, the largest of any individual."""
 
-    def __init__(self) -> None:
+    def __init__(self, accountant: str) -> None:
         self.spent: dict[str, Total] = {}
         self.reserved: dict[str, Total] = {}
-        self.accountant = ""
+        self.accountant = accountant  # until a charging row names it
         self.test: set[str] = set()  # names with some seeded noise
         self.alone: dict[str, Amount] = {}  # extra cost of masked charges if their masks fail
         self._each: dict[tuple[str, int], Allowances] = {}
@@ -133,7 +133,7 @@ def statement(
     if by not in (None, *ASPECTS):
         raise InputError(f"a budget is shown by {', '.join(ASPECTS)}, not by {by!r}")
     rows = list(_charging(entries))
-    whole, parts = _Sums(), _Sums()
+    whole, parts = (_Sums((terms or {}).get("accountant", "")) for _ in range(2))
     for entry, answered, open_ in rows:
         whole.add(("",), entry, answered, open_)
         if by is not None:

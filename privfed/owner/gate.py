@@ -446,7 +446,8 @@ class Gate:
         key, done = (request.principal, request.id, request.kind), False
         with suppress(LedgerError):  # a full disk may reveal how much is stored
             done = self.shelf.apply(*key, lambda: query.take_effect(view))
-        self.faults[request.kind] += not done
+        if not done:
+            self.faults[request.kind] += 1
         return self._sealed(request, {})
 
     def _sealed(

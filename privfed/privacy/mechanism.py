@@ -117,7 +117,8 @@ def _finished(mechanism: Mechanism, finished: Cells, noisy: Cells, name: str) ->
     array = np.asarray(finished[name] if known else None)
     if array.shape != noisy[name].shape or array.dtype.kind not in "biuf" or np.isnan(array).any():
         raise PluginError(
-            f"mechanism {mechanism.name!r}: finish gives part {name!r} back as no numbers of shape {noisy[name].shape}"
+            f"mechanism {mechanism.name!r}: finish must return part {name!r} as numbers of shape "
+            f"{noisy[name].shape}, without NaN"
         )
     return array
 

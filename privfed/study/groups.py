@@ -33,8 +33,9 @@ def by_group(
     """Score a model on each group of held-out records; a personal learner by each client's own model.
 
     Returns:
-        for each column, for each of its values ``group``, ``held_out``, ``value`` (root mean squared
-        error, or accuracy), and its interval ``low`` and ``high``, None for a single number.
+        for each column, for each of its values or "missing": ``group``, ``held_out``, ``value`` (root
+        mean squared error, or accuracy), and its interval ``low`` and ``high``, None for a single
+        number.
     """
     if schema.target is None:
         return {}
@@ -46,10 +47,14 @@ def by_group(
     return {
         name: [
             {"group": value, **interval(part.to_numpy())}
-            for value, part in loss.groupby(test.loc[loss.index, name].map(label))
+            for value, part in loss.groupby(_labels(test.loc[loss.index, name]))
         ]
         for name in names
     }
+
+
+def _labels(values: pd.Series) -> pd.Series:
+    return values.map(label, na_action="ignore").astype(object).fillna("missing")
 
 
 def interval(loss: np.ndarray) -> dict[str, Any]:

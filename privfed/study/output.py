@@ -133,6 +133,7 @@ def _check_free(target: Path, overwrite: bool) -> None:
         kind, warning = "output", ""
         if (target / STUDY).is_file():
             kind = "study"
+        if any(target.glob("*/ledgers/*.db")):
             warning = " (which removes its ephemeral ledgers, and so the record of what was spent)"
         raise InputError(
             f"--out {target}: holds an earlier {kind}; name a new folder, or add --overwrite{warning}"

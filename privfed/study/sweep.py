@@ -316,7 +316,7 @@ def sweep(
         for remark in messages:
             remarks.setdefault(re.sub(r"\d", "", remark), []).append(f"{cell.label()}: {remark}")
     for group in remarks.values():
-        count = f"{len(group)} cells, one of them " if len(group) > 1 else ""
+        count = f"{len(group)} runs, one of them " if len(group) > 1 else ""
         warnings.warn(count + group[0], DataWarning, stacklevel=2)
     return table(planned, store), faults
 

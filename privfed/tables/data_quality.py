@@ -41,7 +41,7 @@ class DataQuality:
                 clipped[column.name] = n_clipped
             if n_infinite := int(np.isinf(values).sum()):
                 infinite[column.name] = n_infinite
-            if len(frame) > 1 and len(np.unique(np.clip(values, lower, upper))) == 1:
+            if len(frame) > 1 and np.ptp(np.clip(values, lower, upper)) == 0:
                 constant.append(column.name)
         return cls(len(frame), clipped, infinite, tuple(constant), int(frame.duplicated().sum()))
 

@@ -140,15 +140,22 @@ def check_pure_losses(case: AccountantCase) -> None:
     """What is guaranteed of randomized responses is true of them."""
     for single in ("0.1", "0.7"):
         for times, epsilon, delta in case.guaranteed(Loss.pure(single)):
-            assert responses_delta(float(single), times, epsilon) <= delta * (1 + 1e-6) + 1e-12
+            true = responses_delta(float(single), times, epsilon)
+            stated = f"{times} of epsilon {single}: at epsilon {epsilon:.4g}"
+            assert true <= delta * (1 + 1e-6) + 1e-12, _too_low(stated, true, delta)
 
 
 def check_gaussian_losses(case: AccountantCase) -> None:
     """What is guaranteed of Gaussian noise is true of it."""
     for rho in ("0.01", "0.3"):
         for times, epsilon, delta in case.guaranteed(Loss.zcdp(rho)):
-            mu = math.sqrt(2 * float(rho) * times)
-            assert gaussian_delta(mu, epsilon) <= delta * (1 + 1e-6)
+            true = gaussian_delta(math.sqrt(2 * float(rho) * times), epsilon)
+            stated = f"{times} of rho {rho}: at epsilon {epsilon:.4g}"
+            assert true <= delta * (1 + 1e-6), _too_low(stated, true, delta)
+
+
+def _too_low(stated: str, true: float, delta: float) -> str:
+    return f"{stated} delta is {true:.4g}, not {delta:.4g}: the guarantee is too strong"
 
 
 def check_what_is_left(case: AccountantCase) -> None:

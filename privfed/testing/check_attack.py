@@ -100,7 +100,10 @@ def check_says_what_it_asks(case: AttackCase) -> None:
 
 def check_finds_something(case: AttackCase) -> None:
     """The other checks mean something: there is work for it in the transcript, and it finds some."""
-    assert case.attack.attackable(case.transcript), "give a transcript that it can work on"
+    assert case.attack.attackable(case.transcript), (
+        f"it reads none of the transcript's releases, {', '.join(sorted({e.kind for e in case.transcript}))}; "
+        "give a transcript that it can work on"
+    )
     assert case.findings, "give a transcript in which it finds something"
 
 

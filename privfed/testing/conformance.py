@@ -1,8 +1,10 @@
 """Runs a list of checks by name; skipped ones need a reason."""
 
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import isfunction
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,9 +55,16 @@ def run_checks(
         except Exception as error:
             rule = (check.__doc__ or "").strip().splitlines()[0]
             kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-            raise AssertionError(f"{name}: {rule} {kind}{error}".rstrip()) from error
+            told = str(error) or f"(fails: {_failing_line(error)})"
+            raise AssertionError(f"{name}: {rule} {kind}{told}") from error
         ran.append(name)
     return ran
+
+
+def _failing_line(error: Exception) -> str:
+    """Return the line of code at which an error was raised, and its place."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.line}, {Path(last.filename).name}:{last.lineno}"
 
 
 def distinctive(table: Any) -> Iterator[float]:

@@ -28,6 +28,7 @@ from privfed.learners.pictures import (
     places_of,
     shape,
     svg_of,
+    titled,
     tree,
 )
 from privfed.tables.schema import Column
@@ -49,6 +50,23 @@ def fitted(name: str) -> Any:
     policy = learner.private("8") if name == "rules" else learner.published()
     schema = NUMERIC if name == "fuzzy" else BINARY
     return learner.fit(gates(FRAME, policy, schema))
+
+
+@pytest.mark.parametrize(
+    "name", ["age", "bmi < 28 and smoker = False and ward in {one, another, a third}"]
+)
+def test_a_title_stays_within_the_figure_however_long_the_labels(name: str) -> None:
+    """Long labels leave the axes, at whose left the title begins, half of the figure."""
+    ax = titled(bars(None, [name], np.ones(1), "adds"), "what no noise and no sampling tells " * 4)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    title = next(
+        one
+        for one in ax.get_children()
+        if getattr(one, "get_text", str)() == ax.get_title(loc="left")
+    )
+    assert title.get_window_extent().x1 <= figure.bbox.x1
 
 
 def texts(axes: Any) -> str:

@@ -389,6 +389,16 @@ def test_a_model_that_is_worth_nothing_and_values_that_were_cut_are_told() -> No
     assert "no better than" not in better and "lay beyond" not in better
 
 
+def test_the_constant_baseline_has_a_row_where_it_is_one_for_all() -> None:
+    """Personal models are compared with constants of their own, beside each figure; a row would hold dashes."""
+    scores = {"measure": "RMSE", "better": "lower", "value": 60.0, "baseline": 75.6}
+    for baseline, row in ((75.6, True), (75.5, False)):
+        policies = [_policy(_client(), (), {**scores, "baseline": own}) for own in (75.6, baseline)]
+        text = _page(*policies)
+        assert ("<th>constant baseline</th>" in text) == row
+        assert ("constant 75.5</span>" in text) != row
+
+
 def test_an_attack_that_does_not_apply_is_named() -> None:
     """In the table and in the plain form, so that its silence is not read as a pass."""
     idle = {"membership": "Was this record there?"}

@@ -55,6 +55,19 @@ def test_what_is_left_of_a_budget_is_told_with_what_it_may_pay() -> None:
     assert told_everywhere(policy, "allows another study of the same data")
 
 
+def test_failures_inside_gates_are_told_of_owners_who_had_any() -> None:
+    """A count of 0 is none: studies of personal trees once stored one for each owner."""
+    counts = {"north": {"own.rows": 2, "own.tree": 1}, "south": {"own.tree": 0}}
+    told = [
+        [text for text in remarks(policy) if "failed inside a gate" in text]
+        for policy in (
+            replace(report_of(), metrics={"faults": counts}),
+            replace(report_of(), metrics={"faults": {"south": {"own.tree": 0}}}),
+        )
+    ]
+    assert told[0][0].startswith("Answers that failed inside a gate: north 3. ") and not told[1]
+
+
 def test_a_whole_budget_that_leaves_room_says_why() -> None:
     """A filter's bound of a part is no better than of the whole: both figures stand side by side."""
     (told, *_) = remains(Report(Study.built_in(), ()), report_of(epsilon=8.0, room=Fraction(1)))

@@ -129,7 +129,7 @@ def test_targets_and_parameters_of_the_wrong_kind_are_told(learner: FederatedLea
     """Before anything is asked."""
     with pytest.raises(InputError):
         learner.check(NUMBERS)
-    with pytest.raises(PolicyError, match="without a private way"):
+    with pytest.raises(PolicyError, match="has no private policy"):
         learner.private(1)
     for line in learner.plan(CLASSES, learner.published()):
         line.query.parts(CLASSES)

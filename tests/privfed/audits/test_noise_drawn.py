@@ -151,7 +151,13 @@ def test_nothing_drawn_gives_no_finding_and_noise_unread_is_said() -> None:
     """No noise was charged; or what leaves is no sum of answer and noise."""
     assert audit_noise({"owner": NoiseSums()}) == []
     (found,) = audit_noise({"owner": NoiseSums({"unread finished": (7.0,)})})
-    assert found.partial == "7 cells not looked at" and found.of == 0
+    assert found.partial == "7 cells that the mechanism changes after the noise (finish)"
+    several = {"unread beyond": (1.0,), "unread error": (2.0,), "unread no law": (0.0,)}
+    (found,) = audit_noise({"owner": NoiseSums(several)})
+    assert found.partial == (
+        "1 cell beyond the first 65,536 of a part and 2 cells or more whose noise could not be read"
+    )
+    assert found.of == 0
     monitor = NoiseMonitor()
     group = {"counts": BoundedPart(Part(PartType.COUNTS, ("cell",), (3,)), Bound(1, 1))}
     priced, exact = Nullify().price(group, Fraction(0)), {"counts": np.arange(3)}

@@ -197,3 +197,27 @@ def test_bounds_that_do_not_fit_are_told_once_of_all_owners(schema: Schema) -> N
         clip = f"{told}the schema's bounds clip 80 cells of 80 records: 80 of 'a'"
         constant = f"{told}only one value, once clipped, in column 'a'"
         assert [str(one.message) for one in caught] == [clip, constant]
+
+
+def test_a_constant_column_is_told_of_every_owner_whoever_else_is_clipped(schema: Schema) -> None:
+    """One cell of one owner is clipped; the constant column is that of all three."""
+    frame = pd.DataFrame(
+        {
+            "a": [0.5] * 9,
+            "b": [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.1, 9.0],
+            "y": [0.5] * 3 + [0.6] * 6,
+            "owner": list("000111222"),
+        }
+    )
+    for clipped in (True, False):
+        table = frame.assign(b=frame["b"].clip(upper=None if clipped else 1))
+        with pytest.warns(DataWarning) as caught:
+            LocalDisclosure.from_frame(
+                table, target="y", client="owner", schema=schema, policy=Policy({})
+            )
+        told = [str(one.message) for one in caught]
+        assert told.pop() == "0, 1, 2: only one value, once clipped, in column 'a'"
+        if clipped:
+            assert told.pop(0) == "2: the schema's bounds clip 1 cell of 3 records: 1 of 'b'"
+            assert told.pop(0).startswith("2: 1 of 3 records repeat an earlier one")
+        assert not told

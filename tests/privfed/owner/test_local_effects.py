@@ -72,6 +72,7 @@ def test_what_is_kept_stays_with_the_owner_and_costs_nothing(make_gate: MakeGate
     said = reply(gate, Request.of("1", KeepMean(0)))
     assert isinstance(said, Release) and not said.parts
     assert 0 < gate.shelf["mean"] < 1
+    assert not dict(gate.faults)  # not even a count of 0, of which a page would tell
     assert events(gate) == ["reserved", "released"]
     spent = gate.ledger.spent(gate.accountant)
     assert not spent.unprotected and not any(spent.total)

@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from privfed.cli import FINE, status
-from privfed.study.groups import interval
+from privfed.learners import FuzzyTreeRegressor
+from privfed.study.groups import by_group, interval
+from privfed.tables.schema import Column, Schema
+from privfed.testing.hospitals import NUMERIC, gates, patients
 
 
 def test_a_study_tells_the_error_of_each_group(
@@ -31,6 +34,20 @@ def test_a_study_tells_the_error_of_each_group(
     assert status(["report", str(tmp_path / "out"), "--for", "regulator"]) == FINE
     page = (tmp_path / "out/regulator.html").read_text()
     assert re.search(r"by site, with 95 % intervals: north \S+ \(\S+ to \S+\), south", page)
+
+
+def test_records_without_a_value_are_a_group_called_missing() -> None:
+    """The schema fills them for the model; the page does not show them as NaN."""
+    learner = FuzzyTreeRegressor(max_depth=1)
+    sex = Column("sex", "category", categories=("female", "male"), fill="male")
+    features = tuple(sex if one.name == "sex" else one for one in NUMERIC.features)
+    schema, frame = Schema(features, NUMERIC.target), patients(90)
+    learner.fit(gates(frame, learner.published(), schema))
+    for absent in (np.nan, None):
+        test = frame.assign(sex=frame["sex"].where(np.arange(90) % 3 > 0, absent))
+        found = by_group(learner, test, schema, ["sex"], "hospital")["sex"]
+        assert [one["group"] for one in found] == ["female", "male", "missing"]
+        assert found[-1]["held_out"] == 30
 
 
 @pytest.mark.parametrize("classes", [False, True])

@@ -89,6 +89,17 @@ def test_a_files_budget_is_shown(path: Path, capsys: pytest.CaptureFixture[str])
     assert status(["ledger", "budget", str(path)]) == BREACH
 
 
+def test_a_budget_before_the_first_charge_is_in_the_accountants_unit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after a kill between a policy's row and the first charge: nothing is spent, and of what is named."""
+    with closing(Ledger(tmp_path / "l.db", "d")) as ledger:
+        ledger.adopt(Policy({}, budget=Budget.of("8", "1e-5"), accountant="zcdp"), "s")
+    assert status(["ledger", "budget", str(tmp_path / "l.db")]) == FINE
+    told = capsys.readouterr().out
+    assert told.startswith("all: 0 charges; rho 0 spent + 0 reserved; at most epsilon 0 so far")
+
+
 def test_why_more_than_the_budget_is_spent_so_far_is_said() -> None:
     """As on the page: what is left stands beside it, and the proof at any moment is wider than the budget."""
     line = Line(

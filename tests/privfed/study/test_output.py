@@ -129,6 +129,19 @@ def test_nobody_elses_files_are_overwritten(tmp_path: Path) -> None:
     assert (mine / "study.toml").read_text() == (out / "notes.txt").read_text() == "my own"
 
 
+def test_only_an_output_with_ledgers_of_its_own_warns_of_their_removal(tmp_path: Path) -> None:
+    """Persistent ledgers lie elsewhere, and stay."""
+    for inside, warns in (("private/ledgers/a.db", True), ("private/session.json", False)):
+        out = tmp_path / inside.split("/")[1]
+        with written_whole(out) as partial:
+            (partial / inside).parent.mkdir(parents=True)
+            (partial / inside).write_text("")
+            (partial / "study.toml").write_text("")
+        with pytest.raises(InputError, match="holds an earlier study") as told, written_whole(out):
+            pass
+        assert ("removes its ephemeral ledgers" in str(told.value)) == warns
+
+
 def test_pages_that_were_written_later_are_the_outputs_own(tmp_path: Path) -> None:
     """The board's page is replaced with the rest, once it is listed; a note of somebody's is not."""
     out = tmp_path / "out"

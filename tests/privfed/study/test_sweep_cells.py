@@ -394,7 +394,7 @@ def test_what_is_said_of_records_names_its_cell(
     study = write_study(table=small_table.assign(age=np.arange(60) * 4.0))
     assert sweep(study, tmp_path / "sweep", epsilon="4", runs=2) == FINE
     (told,) = (line for line in capsys.readouterr().err.splitlines() if "bounds clip" in line)
-    assert "4 cells, one of them " in told and ", seed 1: north, south: the schema's bounds" in told
+    assert "4 runs, one of them " in told and ", seed 1: north, south: the schema's bounds" in told
 
 
 def test_a_learner_that_fails_does_not_lose_the_other_cells(

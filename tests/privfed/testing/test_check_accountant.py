@@ -185,6 +185,14 @@ def test_each_fault_is_caught(accountant: Accountant, check: str) -> None:
         check_accountant(accountant)
 
 
+def test_a_guarantee_that_is_too_strong_is_told_with_its_figures() -> None:
+    """At which epsilon, and the delta there."""
+    with pytest.raises(AssertionError, match=r"of epsilon 0\.1: at epsilon \S+ delta is \S+, not "):
+        check_accountant(Root())
+    with pytest.raises(AssertionError, match=r"of rho 0\.01: at epsilon \S+ delta is \S+, not "):
+        check_accountant(Discount())
+
+
 def test_the_yardsticks() -> None:
     """One response alone: e^0.7 tells at most p - q; Gaussian noise of rho 1/2 at epsilon 1."""
     assert responses_delta(0.7, 1, 0.7) == pytest.approx(0, abs=1e-15)

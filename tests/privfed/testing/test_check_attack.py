@@ -141,6 +141,16 @@ def test_planted_faults_fail(attack: type[Attack], check: str) -> None:
         check_attack(attack())
 
 
+def test_an_attack_on_other_kinds_is_told_what_the_transcript_has() -> None:
+    """Otherwise its author does not know why there is nothing to work on."""
+
+    class Elsewhere(Total):
+        kinds: ClassVar[tuple[str, ...]] = ("their.table",)
+
+    with pytest.raises(AssertionError, match=r"small\.histogram, small\.level; give a transcript"):
+        check_attack(Elsewhere())
+
+
 def test_a_check_is_skipped_for_a_reason_only() -> None:
     """And by its name."""
     assert len(check_attack(Pretending(), skip={"without_truth": "a figure of speech"})) == 8

@@ -13,6 +13,23 @@ from privfed.testing import (
     check_query,
     check_sharing,
 )
+from privfed.testing.conformance import run_checks
+
+
+def test_an_assertion_without_a_text_is_told_by_its_code() -> None:
+    """The rule alone does not say which of several assertions failed; a text of its own stays."""
+
+    def check_one(subject: int) -> None:
+        """It is one."""
+        assert subject > 0, "not positive"
+        if subject != 1:
+            raise AssertionError
+
+    with pytest.raises(AssertionError, match=r"^one: It is one\. not positive"):
+        run_checks([check_one], 0)
+    place = r"\(fails: raise AssertionError, test_conformance\.py:\d+\)"
+    with pytest.raises(AssertionError, match=rf"^one: It is one\. {place}$"):
+        run_checks([check_one], 2)
 
 
 @pytest.mark.parametrize(
