@@ -157,8 +157,8 @@ class SqliteStore(Store):
         if self._opened and self._files() != self._opened:
             raise LedgerError(
                 f"{self}: its file, or its -wal or -shm file, was replaced or removed while it was open, so "
-            "that nothing more is recorded; stop every process that uses it, and restore its newest copy: "
-            "privfed ledger restore"
+                "that nothing more is recorded; stop every process that uses it, and restore its newest copy: "
+                "privfed ledger restore"
             )
 
     def _files(self) -> list[tuple[int, int]]:

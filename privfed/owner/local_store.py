@@ -212,8 +212,8 @@ class LocalStore(MutableMapping[str, Any]):
                 raise LedgerError(f"{self}: {error}; give a file that can be written") from None
             except sqlite3.Error as error:
                 raise LedgerError(
-                    (f"{self}: is damaged, or not a shelf ({error}); restore it from a backup, or name another "
-                "file")
+                    f"{self}: is damaged, or not a shelf ({error}); restore it from a backup, or name another "
+                    "file"
                 ) from None
             except OSError as error:
                 raise LedgerError(f"{self}: {error}; give a file that can be written") from None
