@@ -27,9 +27,9 @@ def drawn(n: int, seed: int, curved: bool) -> pd.DataFrame:
     return table.assign(y=y - y.mean(), owner=rng.choice(["a", "b"], n))
 
 
-def fitted(table: pd.DataFrame, epsilon: str, **params: int) -> FuzzyTreeRegressor:
+def fitted(table: pd.DataFrame, epsilon: str, max_depth: int | None = None) -> FuzzyTreeRegressor:
     """A private tree of the table."""
-    learner = FuzzyTreeRegressor(**params)
+    learner = FuzzyTreeRegressor(max_depth=max_depth)
     policy = learner.private(epsilon)
     return learner.fit(
         LocalDisclosure.from_frame(table, "y", client="owner", schema=SCHEMA, policy=policy, seed=0)
