@@ -20,7 +20,7 @@ from privfed.learners.baselines.forest import LocalForest
 from privfed.learners.baselines.fuzzy_rules import FuzzyRules
 from privfed.learners.baselines.pooled import RawRecords
 from privfed.learners.evaluation import ClassScores, RegressionErrors
-from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
+from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals, ResidualsBySet
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.private.queries import Gradient
 from privfed.learners.rule_search.patterns import PatternBit
@@ -82,6 +82,19 @@ TABULAR: dict[str, tuple[Query, Schema]] = {
     "residuals": (
         Residuals(
             NODES, 5, LOWER, UPPER, Coordinates.public((0, 2)), np.array([9.0, -7.0, 0.3]), 0.5
+        ),
+        NUMERIC,
+    ),
+    "residuals by set": (
+        ResidualsBySet(
+            ((),),
+            5,
+            LOWER,
+            UPPER,
+            Coordinates.public((0, 2)),
+            np.array([9.0, -7.0, 0.3]),
+            0.5,
+            (0, 1),
         ),
         NUMERIC,
     ),
@@ -304,6 +317,7 @@ LINEAR = {
     },
     "wide moments": (Moments(((),), *_ENDS, _FAR), WIDE),
     "wide residuals": (Residuals((((0, 1),), ((0, 2),)), *_ENDS, _FAR, _MODEL, 0.7), WIDE),
+    "wide residuals by set": (ResidualsBySet(((),), *_ENDS, _FAR, _MODEL, 0.7, (0, 1)), WIDE),
     "wide leaves": (Leaves((((0, 1),), ((0, 2),)), *_ENDS, tuple(range(24))), WIDE),
     "wide level": (Level((((0, 1),), ((0, 2),)), *_ENDS, tuple(range(1, 24))), WIDE),
 }

@@ -28,12 +28,13 @@ from privfed.learners.fuzzy_tree.fuzzy import (
 )
 from privfed.learners.fuzzy_tree.growth import FuzzyNode, LevelSums, Stop, drop_empty, split_level
 from privfed.learners.fuzzy_tree.leaves import Known, LeafModels, solve
-from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
+from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals, ResidualsBySet
+from privfed.learners.fuzzy_tree.main_effects import GrownTree
 from privfed.learners.fuzzy_tree.partitions import Partitions
 from privfed.learners.fuzzy_tree.percentiles import ScalingBounds, most_rounds
 from privfed.learners.fuzzy_tree.policies import private, published
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
-from privfed.learners.fuzzy_tree.rounds import ModelRounds
+from privfed.learners.fuzzy_tree.rounds import ModelQueries, ModelRounds
 from privfed.learners.fuzzy_tree.rules import FuzzyRule, counts, drawn, legend, peaks, rules
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
@@ -169,6 +170,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         stop = Stop(self.min_gain, self.min_samples_split, self.max_depth, self.gains)
         candidates = _chosen(federation.schema, self.features)
         opened, total = [root], 0.0
+        self._root_sums: tuple[LevelSums, tuple[Peaks, ...]] | None = None
         self._count, self._target = Count(0.0, math.inf), Target()
         while opened and (opened[0] is root or self.max_depth != 0):
             self.peaks_ = self._partitions.peaks
@@ -184,6 +186,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             sums = LevelSums.from_answer(answers.only, total)
             if opened[0] is root:
                 total, stop = float(sums.nodes[0].sum()), stop.scaled_to(sums)
+                self._root_sums = sums, self._partitions.finest
             sums, chosen = self._partitions.chosen(sums, candidates, self.gains)
             opened = split_level(opened, query, sums, stop)
             self._partitions = self._partitions.fixed(root.split_features, chosen)
@@ -193,7 +196,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
     def _fit_leaves(self, federation: Disclosure) -> None:
         paths = tuple(leaf.path for leaf in self.leaves_)
         if self.noisy_:
-            self._fit_noisily(federation, paths)
+            self._fit_noisily(federation)
             return
         equations, activation = self._equations(federation, paths)
         self._drop_empty(activation)
@@ -261,30 +264,21 @@ class FuzzyTreeRegressor(FederatedRegressor):
 
     # --- learning from noise -------------------------------------------------------------------
 
-    def _fit_noisily(self, federation: Disclosure, paths: tuple[Path, ...]) -> None:
+    def _fit_noisily(self, federation: Disclosure) -> None:
         """Fit one linear model in rounds; then an effect for each leaf, if leaves seem to differ."""
         features = _chosen(self.schema_, self.leaf_features)
-        scale, fuzzy = self._scale, self._fuzzy
-
-        def moments(coordinates: Coordinates) -> Answer | None:
-            query = Moments(((),), *scale, coordinates, **fuzzy)
-            answer = self._ask(federation, query).only
-            return answer if "moments" in answer else None
-
-        def residuals(
-            nodes: Sequence[Path], coordinates: Coordinates, model: np.ndarray, clip: float
-        ) -> Answer | None:
-            query = Residuals(tuple(nodes), *scale, coordinates, model, clip, **fuzzy)
-            answer = self._ask(federation, query).only
-            return answer if "residuals" in answer else None
-
-        columns = zip(self.sets_, self.schema_.features, strict=True)
-        sets = [(n, len(n) == len(column.categories)) for n, column in columns]
-        known = (self._count, self._target, sets, self._clip)
-        learning = ModelRounds(moments, residuals, features, *known)
-        apart = [abs(leaf.mean - self.root_.mean) for leaf in self.leaves_ if self.peaks_]
-        weights = np.array([leaf.weight for leaf in self.leaves_])
-        effects = learning.learn(paths, weights, max(apart, default=0.0))
+        uniform = Partitions.uniform(sets_of(self.n_fuzzy_sets, self.schema_)).finest
+        candidates = _chosen(self.schema_, self.features)
+        grown = (self.root_, candidates, uniform, self.sets_, self._root_sums, self.max_depth)
+        tree = GrownTree(*grown)
+        scale = (self.lower_, self.upper_, self.target_)
+        queries = ModelQueries(lambda query: self._ask(federation, query).only, tree, *scale)
+        categories = [len(column.categories) for column in self.schema_.features]
+        known = (self._count, self._target, categories, self._clip)
+        learning = ModelRounds(queries, tree, features, *known)
+        effects = learning.learn()
+        self.root_, self.leaves_ = tree.root, tree.leaves
+        self.peaks_ = () if tree.sets == uniform else tree.sets
         if learning.blank:
             equations, _ = self._equations(federation, ((),))
             if "gram" in equations and "moment" in equations:
@@ -576,6 +570,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
             Planned(Level(*common, candidates), max(levels, 1)),
             Planned(Moments(*common, coordinates), SETTINGS.moment_rounds),
             Planned(Residuals(*common, coordinates, zeros, 1.0), SETTINGS.residual_rounds),
+            Planned(ResidualsBySet(*common, coordinates, zeros, 1.0, candidates), 1),
             Planned(Leaves(*common, linear), 1),
             Planned(Activations(*common), 1),
         ]

@@ -187,13 +187,13 @@ def split_level(
         best = int(np.argmax(np.where(allowed, gains[number], -np.inf)))
         if not gains[number, best] >= stop.gain:
             continue
-        _branch(node, query.features[best], sums, (number, best))
+        branch_out(node, query.features[best], sums, (number, best))
         if allowed.sum() > 1 and len(node.path) + 1 < limit:
             opened.extend(node.children.values())
     return opened
 
 
-def _branch(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:
+def branch_out(node: FuzzyNode, feature: int, sums: LevelSums, cell: tuple[int, int]) -> None:
     """Add a child for each branch with records, or possibly withheld ones."""
     present, hidden = sums.present[cell], sums.hidden[cell]
     branches = [array[cell] for array in sums.cells[:2]]

@@ -65,7 +65,40 @@ class Moments(FuzzyQuery):
 
 
 @dataclass(frozen=True, eq=False)
-class Residuals(FuzzyQuery):
+class _ModelQuery(FuzzyQuery):
+    """Base class of queries about what a linear model leaves unexplained."""
+
+    coordinates: Coordinates  #: public coordinates
+    model: np.ndarray  #: b, shape (F + 1,)
+    clip: float  #: maximum residual, for a target in [-1/2, 1/2]
+
+    def _check(self, schema: Schema) -> None:
+        super()._check(schema)
+        self.coordinates.check(len(schema.features))
+        if self.model.shape != (self.coordinates.width,) or self.model.dtype.kind != "f":
+            raise QueryError("malformed", "the model needs a number for each coordinate")
+        if not (np.abs(self.model) <= LARGEST).all() or not 2.0**-20 <= self.clip <= 1:
+            raise QueryError("malformed", "the model must be finite, and clip between 2^-20 and 1")
+
+    def _part(self, axes: tuple[str, ...], shape: tuple[int, ...], l1: int, l2: int) -> Part:
+        """Return a part that a record changes by at most clip times the square roots of ``l1`` and ``l2`` in these norms."""
+        squared = (Fraction(self.clip) * _UNIT) ** 2
+        sensitivity = Sensitivity.of(
+            math.isqrt(math.ceil(l1 * squared)) + 1, math.ceil(l2 * squared)
+        )
+        return Part(PartType.SUMS, axes, shape, sensitivity, GRID)
+
+    def _scaled(self, view: View, piece: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return clipped residuals, coordinates in the unit ball, and the records' scale."""
+        prepared = self._prepare(view)
+        unit = prepared.unit(piece)
+        z, scale = self.coordinates.clipped(unit)
+        residual = prepared.target[piece] - self.coordinates.predicted(unit, self.model)
+        return np.clip(residual, -self.clip, self.clip), z, scale
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals(_ModelQuery):
     """What a linear model leaves unexplained, along each coordinate in each node.
 
     The sum of w r z over records of weight w: r is the residual y - b'z, clipped to [-clip, clip], and scaled like its
@@ -76,24 +109,13 @@ class Residuals(FuzzyQuery):
     model, which is a function of earlier releases.
     """
 
-    coordinates: Coordinates  #: public coordinates
-    model: np.ndarray  #: b, shape (F + 1,)
-    clip: float  #: maximum residual, for a target in [-1/2, 1/2]
     kind: ClassVar[str] = "fuzzy_tree.residuals"
 
     def parts(self, schema: Schema) -> Mapping[str, Part]:
         """Return ``residuals`` (leaf, row)."""
         self._check(schema)
-        self.coordinates.check(len(schema.features))
         width = self.coordinates.width
-        if self.model.shape != (width,) or self.model.dtype.kind != "f":
-            raise QueryError("malformed", "the model needs a number for each coordinate")
-        if not (np.abs(self.model) <= LARGEST).all() or not 2.0**-20 <= self.clip <= 1:
-            raise QueryError("malformed", "the model must be finite, and clip between 2^-20 and 1")
-        squared = math.ceil((Fraction(self.clip) * _UNIT) ** 2)
-        sensitivity = Sensitivity.of(math.isqrt(width * squared) + 1, squared)
-        shape = (len(self.nodes), width)
-        return {"residuals": Part(PartType.SUMS, ("leaf", "row"), shape, sensitivity, GRID)}
+        return {"residuals": self._part(("leaf", "row"), (len(self.nodes), width), width, 1)}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up node by node, a block of records at a time."""
@@ -113,12 +135,54 @@ class Residuals(FuzzyQuery):
 
     def _along(self, view: View, piece: slice = slice(None)) -> np.ndarray:
         """Return r z of records, shape (records, F + 1)."""
-        prepared = self._prepare(view)
-        unit = prepared.unit(piece)
-        z, factor = self.coordinates.clipped(unit)
-        residual = prepared.target[piece] - self.coordinates.predicted(unit, self.model)
-        scaled = np.clip(residual, -self.clip, self.clip) * factor
-        return np.asarray(scaled[:, None] * z)
+        residual, z, scale = self._scaled(view, piece)
+        return np.asarray((residual * scale)[:, None] * z)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualsBySet(_ModelQuery):
+    """What a linear model leaves unexplained of all records, by fuzzy set of some features.
+
+    The sum of mu r s^2 over records with membership mu: r is the residual y - b'z, clipped to [-clip, clip], and s <= 1
+    the factor that scales the record into the unit ball, so that records weigh as in other queries.
+
+    Sensitivity: mu is not zero in at most two sets of a feature, where it sums to 1, so that a record's vector of each
+    of the F' features has an L2 norm of at most clip: all change by at most clip sqrt(F') in L2, and by clip F' in L1,
+    for any model, which is a function of earlier releases.
+    """
+
+    features: tuple[int, ...] = ()  #: the F' features
+    kind: ClassVar[str] = "fuzzy_tree.residuals_by_set"
+
+    def parts(self, schema: Schema) -> Mapping[str, Part]:
+        """Return ``residuals`` (feature, set)."""
+        self._check(schema)
+        self._check_features(schema)
+        if self.nodes != ((),) or not self.features:
+            raise QueryError("malformed", "residuals by set are of all records and some features")
+        chosen = len(self.features)
+        shape = (chosen, self.sets)
+        return {"residuals": self._part(("feature", "set"), shape, chosen**2, chosen)}
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """Add up a block of records at a time."""
+        total = np.zeros((len(self.features), self.sets))
+        for piece in pieces(len(view.table), total.size):
+            total += self._by_set(view, piece).sum(axis=0)
+        return {"residuals": total}
+
+    def contribution(self, view: View) -> Mapping[str, np.ndarray]:
+        """Return each record's residual in every set."""
+        return {"residuals": self._by_set(view, slice(None))}
+
+    def _by_set(self, view: View, piece: slice) -> np.ndarray:
+        """Return mu r s^2 of records, shape (records, F', sets), in grid units."""
+        residual, _, scale = self._scaled(view, piece)
+        memberships, index = self._prepare(view).memberships, np.arange(self.sets)
+        below = memberships.below[piece][:, list(self.features), None].astype(np.int64)
+        rest = memberships.rest[piece][:, list(self.features), None]
+        degree = np.where(index == below, 1 - rest, np.where(index == below + 1, rest, 0.0))
+        return on_grid((residual * scale**2)[:, None, None] * degree)
 
 
 # --- coordinates in which a linear model is learned from noisy sums, in the unit ball

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from privfed.learners.fuzzy_tree.linear import Moments, Residuals
+from privfed.learners.fuzzy_tree.linear import Moments, Residuals, ResidualsBySet
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.privacy.accountant import Budget
@@ -47,6 +47,9 @@ def private(budget: Budget, levels: int, scaled: bool) -> Policy:
             (("weights", "linear", "squares"), SETTINGS.set_fraction / times, times)
         )
     rest = 1 - sum(fraction * times for rows in plan.values() for _, fraction, times in rows)
+    if levels:
+        rest -= SETTINGS.by_set_fraction
+        plan[ResidualsBySet.kind] = [(("*",), SETTINGS.by_set_fraction, 1)]
     second = rest * SETTINGS.moment_fraction
     for kind, fraction, times in (
         (Moments.kind, second, SETTINGS.moment_rounds),

@@ -3,16 +3,19 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.fuzzy import Peaks
-from privfed.learners.fuzzy_tree.linear import Coordinates
+from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals, ResidualsBySet
+from privfed.learners.fuzzy_tree.main_effects import GrownTree, beyond_line
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import (
     Count,
     DesignEstimate,
+    Leaf,
     ResidualSums,
     SecondMoments,
     Target,
@@ -20,21 +23,66 @@ from privfed.learners.fuzzy_tree.shrinkage import (
     leaf_random_effects,
 )
 from privfed.questions.cells import Path
+from privfed.questions.query import Query
+
+_UNKNOWN = 1e12  #: variance of a sum that was not released
+
+
+@dataclass(eq=False)
+class ModelQueries:
+    """Queries of the rounds; each returns None if no client answers it."""
+
+    ask: Callable[[Query], Answer]
+    tree: GrownTree
+    lower: np.ndarray  #: ends of each feature's [0, 1]
+    upper: np.ndarray
+    target: tuple[float, ...]  #: the target's interval; empty for the public bounds
+
+    def moments(self, coordinates: Coordinates) -> Answer | None:
+        """Second moments in some coordinates."""
+        sets, options = self._sets(self.tree.uniform)
+        answer = self.ask(Moments(((),), sets, self.lower, self.upper, coordinates, **options))
+        return answer if "moments" in answer else None
+
+    def residuals(
+        self, nodes: Sequence[Path], coordinates: Coordinates, model: np.ndarray, clip: float
+    ) -> Answer | None:
+        """Residuals by node, at a model and clipped at a limit."""
+        sets, options = self._sets(self.tree.sets)
+        common = (tuple(nodes), sets, self.lower, self.upper)
+        answer = self.ask(Residuals(*common, coordinates, model, clip, **options))
+        return answer if "residuals" in answer else None
+
+    def by_set(self, coordinates: Coordinates, model: np.ndarray, clip: float) -> Answer | None:
+        """Residuals by uniform set of each candidate; None also if there is none, or nothing is known of their records."""
+        chosen = self.tree.candidates
+        if self.tree.sums is None or not chosen:
+            return None
+        sets, options = self._sets(self.tree.uniform)
+        common = (((),), sets, self.lower, self.upper)
+        answer = self.ask(ResidualsBySet(*common, coordinates, model, clip, chosen, **options))
+        return answer if "residuals" in answer else None
+
+    def _sets(self, peaks: tuple[Peaks, ...]) -> tuple[int, dict[str, Any]]:
+        """Return the maximum number of sets, and the options of queries with sets of these peaks."""
+        sizes = tuple(map(len, peaks))
+        return max(sizes), {
+            "partition": sizes if len(set(sizes)) > 1 else (),
+            "target": self.target,
+            "peaks": () if peaks == self.tree.uniform else peaks,
+        }
 
 
 @dataclass(eq=False)
 class ModelRounds:
     """The state between rounds; models are deviations from the mean target."""
 
-    #: queries second moments in some coordinates; None if no client answers
-    ask_moments: Callable[[Coordinates], Answer | None]
-    #: queries residuals by node, at a model and clipped at a limit; None likewise
-    ask_residuals: Callable[[Sequence[Path], Coordinates, np.ndarray, float], Answer | None]
+    queries: ModelQueries
+    tree: GrownTree  #: whose leaves the last round may be about
     features: tuple[int, ...]  #: positions of the linear terms
     count: Count  #: of the records
     target: Target  #: estimates of the target
-    #: by feature of the schema, its sets' peaks, and whether each has only one category
-    sets: Sequence[tuple[Peaks, bool]]
+    categories: Sequence[int]  #: numbers of the features' categories; 0 for a number
     clip: float = SETTINGS.clips[0]  #: limit of residuals, in their std
     coordinates: Coordinates = field(init=False)
     model: np.ndarray = field(init=False)
@@ -69,20 +117,15 @@ class ModelRounds:
             return True
         return self._shape.explained(self.model) < SETTINGS.min_explained * self.target.variance
 
-    def learn(
-        self, leaves: Sequence[Path], weights: np.ndarray, apart: float = 0.0
-    ) -> np.ndarray | None:
+    def learn(self) -> np.ndarray | None:
         """Run all rounds; return leaf effects in (1, u - 1/2), shape (leaves, width), or None for a single model.
 
-        Args:
-            leaves: of a tree, which the last round may be about.
-            weights: records by leaf, as far as known.
-            apart: maximum difference between a leaf's mean target and that of all, which residuals of leaves may have.
+        Before the last round, the tree is split again on features whose effects are no lines.
         """
         for number in range(SETTINGS.moment_rounds):
             if number:
                 self._recentre()
-            answer = self.ask_moments(self.coordinates)
+            answer = self.queries.moments(self.coordinates)
             if answer is None:
                 break
             noise, lead = answer.deviation("moments"), self.coordinates.lead
@@ -92,9 +135,10 @@ class ModelRounds:
             return None
         for _ in range(SETTINGS.residual_rounds - SETTINGS.moment_rounds - 1):
             self._step()
+        self.tree.split_on(self._step_by_set())
         effects = None
-        if len(leaves) > 1 and self._pays(len(leaves)):
-            effects = self._leaves(leaves, weights, apart)
+        if len(self.tree.leaves) > 1 and self._pays():
+            effects = self._leaf_effects()
         else:
             self._step()
         self.model = self._without_flat(self.model)
@@ -173,7 +217,7 @@ class ModelRounds:
         self.coordinates = Coordinates(self.features, zeros, zeros + 1, 1.0)
         self.model = self._constant
         self._combine(SecondMoments.from_sums(gram, noise[0], self.count, 1.0))
-        self._learn(moment - self._shape.gram @ self.model, noise[1])
+        self._learn(moment - self._shape.gram @ self.model, noise[1] ** 2 * np.eye(len(moment)))
 
     # --- the model ---------------------------------------------------------------------------------
 
@@ -198,63 +242,142 @@ class ModelRounds:
     def _step(self) -> None:
         """Query residuals of all records at the model so far, and update the model."""
         clip = self._clip()
-        answer = self.ask_residuals(((),), self.coordinates, self.model, clip)
+        answer = self.queries.residuals(((),), self.coordinates, self.model, clip)
         if answer is None or self._design is None:
             return
         self._noise = answer.deviation("residuals") / clip
-        self._learn(answer.total("residuals")[0], answer.deviation("residuals"))
+        variance = answer.deviation("residuals") ** 2
+        self._learn(answer.total("residuals")[0], variance * np.eye(self.coordinates.width))
 
-    def _learn(self, residuals: np.ndarray, noise: float) -> None:
+    def _step_by_set(self) -> list[int]:
+        """Query residuals by set, and update the model; return features that depart from lines, the most explaining first.
+
+        Memberships in a feature's sets, times the sets' peaks, add up to its value: so sums by set give those along the
+        coordinates, too.
+        """
+        clip = self._clip()
+        answer = self.queries.by_set(self.coordinates, self.model, clip)
+        if answer is None:
+            return []
+        sums, noise = answer.total("residuals"), answer.deviation("residuals")
+        explained = {}
+        for index, feature in enumerate(self.tree.candidates):
+            peaks = self.tree.uniform[feature]
+            known = (sums[index, : len(peaks)], noise, self.tree.records(index), peaks)
+            squares, p = beyond_line(*known, self._residual_var)
+            if p * len(self.tree.candidates) < SETTINGS.line_level:
+                explained[feature] = squares
+        along = self._along()
+        missing = ~along.any(axis=(1, 2))
+        total, across = np.einsum("cfs,fs->c", along, sums), np.einsum("cfs,dfs->cd", along, along)
+        self._learn(total, noise**2 * across + np.diag(np.where(missing, _UNKNOWN, 0.0)))
+        return sorted(explained, key=explained.__getitem__, reverse=True)
+
+    def _along(self) -> np.ndarray:
+        """Return the weights of cells in the sums along coordinates, shape (width, candidates, sets); zero if there are none."""
+        n_sets = max(len(self.tree.uniform[feature]) for feature in self.tree.candidates)
+        along = np.zeros((self.coordinates.width, len(self.tree.candidates), n_sets))
+        for index, feature in enumerate(self.tree.candidates):
+            peaks = np.array(self.tree.uniform[feature])
+            along[0, index, : len(peaks)] = self.coordinates.lead / len(self.tree.candidates)
+            if feature in self.features:
+                at = self.features.index(feature)
+                scaled = (peaks - 0.5 - self.coordinates.centre[at]) * self.coordinates.scale[at]
+                along[at + 1, index, : len(peaks)] = scaled
+        return along
+
+    def _learn(self, residuals: np.ndarray, noise: np.ndarray) -> None:
+        """Update the model by residuals along coordinates, with noise of a covariance."""
         shape = self._shape
         sums = residuals + shape.gram @ (self.model - self._constant)
-        self._rounds.append(ResidualSums(sums, noise**2 * np.eye(len(sums)), self._departure))
+        self._rounds.append(ResidualSums(sums, noise, self._departure))
         shift, self._departure = departures(shape, self._rounds, self.target, self._residual_var)
         self.model = self._constant + shift
 
     # --- leaves ------------------------------------------------------------------------------------
 
-    def _pays(self, leaves: int) -> bool:
-        """Whether residuals by leaf would exceed their noise, as it was so far."""
+    def _pays(self) -> bool:
+        """Whether residuals by leaf would exceed their noise, as it was so far, or show effects of sets."""
         required = SETTINGS.records_per_noise * self._noise * self.coordinates.width
-        return self.count.records / leaves > required
+        return self.tree.regrown or self.count.records / len(self.tree.leaves) > required
 
-    def _leaves(
-        self, leaves: Sequence[Path], weights: np.ndarray, apart: float
-    ) -> np.ndarray | None:
+    def _leaf_effects(self) -> np.ndarray | None:
         """Return leaf effects if they are probable, else None."""
-        clip = self._clip()
-        if apart:
-            clip = min(1.0, max(clip, apart + math.sqrt(self._residual_var)))
-        answer = self.ask_residuals(leaves, self.coordinates, self.model, clip)
+        leaves, clip = [leaf.path for leaf in self.tree.leaves], self._clip()
+        if self.tree.apart:
+            clip = min(1.0, max(clip, self.tree.apart + math.sqrt(self._residual_var)))
+        answer = self.queries.residuals(leaves, self.coordinates, self.model, clip)
         if answer is None:
             return None
+        weights = np.array([leaf.weight for leaf in self.tree.leaves])
         floored = np.maximum(weights, weights.sum() / len(leaves) / 50)
+        floored = floored * self._together(leaves)
         records = floored * self._shape.count / floored.sum()
         sums, noise = answer.total("residuals"), answer.deviation("residuals") ** 2
         target = replace(self.target, variance=self._residual_var)
-        shapes = [self._within(path) for path in leaves]
-        effects, p = leaf_random_effects(self._shape, sums, records, noise, target, shapes)
+        known = [self._leaf(path, n) for path, n in zip(leaves, records, strict=True)]
+        effects, p = leaf_random_effects(self._shape, sums, known, noise, target)
         return (
             self.coordinates.plain(self._without_flat(effects))
             if p > SETTINGS.min_leaf_probability
             else None
         )
 
-    def _within(self, path: Path) -> DesignEstimate:
-        """Return the design within a leaf's sets; a category's set has no variance."""
-        steps = [(self.features.index(f), *self.sets[f], k) for f, k in path if f in self.features]
-        if not steps:
-            return self._shape
-        index = [place for place, *_ in steps]
-        middles, variances = np.array(
-            [(own[k], 0.0) if exact else _moments_of(own, k) for _, own, exact, k in steps]
-        ).T
-        centre, scale = self.coordinates.centre[index], self.coordinates.scale[index]
-        return self._shape.within(index, (middles - 0.5 - centre) * scale, variances * scale**2)
+    def _sets_of(self, path: Path) -> list[tuple[int, float, float] | None]:
+        """Return each step's position among the linear terms, middle and variance; a category's set has no variance."""
+        found: list[tuple[int, float, float] | None] = []
+        for feature, branch in path:
+            if feature not in self.features:
+                found.append(None)
+                continue
+            own = self.tree.sets[feature]
+            exact = len(own) == self.categories[feature]
+            middle, variance = (own[branch], 0.0) if exact else _moments_of(own, branch)
+            at = self.features.index(feature)
+            scale = self.coordinates.scale[at]
+            found.append(
+                (
+                    at,
+                    float((middle - 0.5 - self.coordinates.centre[at]) * scale),
+                    float(variance * scale**2),
+                )
+            )
+        return found
+
+    def _leaf(self, path: Path, records: float) -> Leaf:
+        """Return what is estimated of a leaf's records."""
+        sets = self._sets_of(path)
+        known = [own for own in sets if own is not None]
+        design = self._shape
+        if known:
+            index, middles, variances = zip(*known, strict=True)
+            design = design.within(index, np.array(middles), np.array(variances))
+        branches = [branch for _, branch in path] if self.tree.regrown else []
+        return Leaf(design, records, sets, branches)
+
+    def _together(self, leaves: Sequence[Path]) -> np.ndarray:
+        """Return how many more records leaves have than if their features were independent: for normal ones."""
+        ratios = np.ones(len(leaves))
+        for number, path in enumerate(leaves):
+            known = [own for own in self._sets_of(path) if own is not None]
+            if len(known) < 2:
+                continue
+            index = [at for at, _, _ in known]
+            away = np.array([middle for _, middle, _ in known]) - self._shape.means[index]
+            joint = self._shape.covariance[np.ix_(index, index)] + np.diag([v for _, _, v in known])
+            alone = np.diag(joint)
+            log = float((away**2 / alone).sum() - away @ np.linalg.solve(joint, away))
+            log += float(np.log(alone).sum() - np.linalg.slogdet(joint)[1])
+            ratios[number] = math.exp(float(np.clip(log / 2, -5, 5)))
+        return ratios
 
 
 def _moments_of(peaks: Peaks, number: int) -> tuple[float, float]:
-    """Return a set's middle and variance: h^2 / 6 for a triangle of half width h, w^2 / 12 up to an end of [0, 1]."""
+    """Return a set's middle and variance: h^2 / 6 for a triangle of half width h, w^2 / 12 up to an end of [0, 1].
+
+    Half a triangle at an end counts as a whole one about its peak: its middle is there if values were clipped to the end,
+    or are few.
+    """
     if (peaks[0], peaks[-1]) == (0.0, 1.0):
         return peaks[number], (peaks[1] - peaks[0]) ** 2 / 6
     between = sum(peaks) / 2

@@ -18,6 +18,7 @@ class Settings:
     moment_fraction: Fraction = Fraction(45, 100)  #: second moments, of what is left for models
     moment_rounds: int = 2  #: of second moments
     residual_rounds: int = 4  #: the last may be about leaves
+    by_set_fraction: Fraction = Fraction(4, 100)  #: residuals by fuzzy set
     # scaling by percentiles
     percentiles: tuple[float, float] = (0.025, 0.975)  #: paper, Section 5.1
     noisy_rounds: int = 2  #: of noisy histograms
@@ -46,6 +47,10 @@ class Settings:
     #: of a target in its interval; the paper's tables have .0077 or more
     min_target_variance: float = 0.006
     min_eigenvalue: float = 1e-5  #: of normal equations, in the greatest
+    #: at which lines are rejected for any feature, so that the tree splits on those whose means depart from one
+    line_level: float = 0.01
+    max_splits: int = 2  #: on such features
+    max_leaves: int = 27  #: then
     # coordinates of the private linear model
     lead: float = 3.0  #: squared length of the constant coordinate, relative to 1 per feature
     even_stretch: float = 0.75  #: fraction of a feature's stretch that is equal for all

@@ -246,50 +246,134 @@ def departures(
     return np.asarray(weights @ np.array(means)), float(weights @ errors)
 
 
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """What is estimated of the records of one leaf."""
+
+    design: DesignEstimate  #: of the records that activate it
+    weight: float  #: their number
+    #: by split feature: its position among the linear terms, the middle of the leaf's set in its coordinate, and
+    #: the variance within the set, zero for a category's; None for a feature without linear term
+    sets: Sequence[tuple[int, float, float] | None] = ()
+    branch: Sequence[int] = ()  #: the leaf's set of each split feature
+
+
 def leaf_random_effects(
     shape: DesignEstimate,
     sums: np.ndarray,
-    weights: np.ndarray,
+    leaves: Sequence[Leaf],
     noise: float,
     target: Target,
-    shapes: Sequence[DesignEstimate],
     error: float = SETTINGS.moment_error,
 ) -> tuple[np.ndarray, float]:
     """Return leaf effects relative to the overall model, shape (leaves, width), and their probability.
 
-    A leaf's second moments M are not released but estimated, with an error of the root of M, times a matrix of
-    independent errors, times the root of M, which adds a covariance of e^2 (d' M d) M to the sums of effects d. All
-    leaves share one prior.
+    With the second moments M of a leaf, its sums are M d + noise for effects d = d_1 + ... + d_D + e: for each of the D
+    features on its path, a level and a slope common to all leaves of the same set (main effects), and an effect e of
+    the leaf alone (interactions). Each kind has its own prior variance; both are averaged over by their marginal
+    likelihood, with the main effects' few unknowns eliminated (Woodbury).
+
+    A leaf's second moments are not released but estimated, with an error of the root of M, times a matrix of
+    independent errors, times the root of M, which adds a covariance of e^2 (d' M d) M to the sums of effects d.
 
     Args:
         shape: of the design of all records.
         sums: residuals by leaf, at the model of all, shape (leaves, width).
-        weights: records by leaf, shape (leaves,).
+        leaves: what is known of them.
         noise: variance of the noise in each sum.
         target: its variance is that of the residuals.
-        shapes: estimated designs of the leaves.
         error: its relative standard error e.
     """
+    weights = np.array([leaf.weight for leaf in leaves])
     mismatch, eye = shape.noise * weights**2, np.eye(sums.shape[1])
-    grams = [item.gram * (w / item.count) for w, item in zip(weights, shapes, strict=True)]
+    grams = np.array([leaf.design.gram * (leaf.weight / leaf.design.count) for leaf in leaves])
+    mains, units = _main_effects(leaves, shape)
     effects, likelihoods = [], []
     for fraction in (0.0, *SETTINGS.prior_fractions):
         prior = shape.prior(fraction * target.variance, fraction * target.variance)
         free = float(np.trace(prior[1:, 1:]))
-        errors = [error**2 * float(np.trace(prior @ gram)) for gram in grams]
-        leaves = [
-            _posterior(
-                gram @ prior,
-                gram @ prior @ gram + (target.variance + err) * gram + (noise + free * extra) * eye,
-                item,
+        errors = error**2 * np.einsum("ij,lji->l", prior, grams)
+        for main in (0.0, *SETTINGS.prior_fractions) if len(mains) else (0.0,):
+            variances = main * target.variance * units
+            drift = (
+                error**2 * main * target.variance * _explained(mains, units, grams) if main else 0.0
             )
-            for gram, err, extra, item in zip(grams, errors, mismatch, sums, strict=True)
-        ]
-        effects.append(np.array([mean for mean, _, _ in leaves]))
-        likelihoods.append(sum(likelihood for _, _, likelihood in leaves))
-    likelihoods[0] += math.log(len(SETTINGS.prior_fractions))  # as probable as all others together
+            system = (
+                grams @ prior @ grams + (target.variance + errors + drift)[:, None, None] * grams
+            )
+            system = system + ((noise + free * mismatch)[:, None, None] * eye)
+            mean, likelihood = _with_main_effects(grams, prior, system, sums, mains, variances)
+            effects.append(mean)
+            likelihoods.append(likelihood)
+    likelihoods[0] += math.log(len(likelihoods) - 1)  # as probable as all others together
     p = softmax(likelihoods)
     return np.tensordot(p, np.array(effects), 1), float(1 - p[0])
+
+
+def _main_effects(leaves: Sequence[Leaf], shape: DesignEstimate) -> tuple[np.ndarray, np.ndarray]:
+    """Return unit effects, shape (effects, leaves, width), and their variances relative to each other.
+
+    A level is 1 in a set's leaves. A slope is 1 in the feature's coordinate about the set's middle, and has, over the
+    records of the set, as much variance as the level.
+    """
+    width = len(shape.means) + 1
+    splits = len(leaves[0].branch) if leaves else 0
+    mains, variances = [], []
+    for split in range(splits):
+        for branch in sorted({leaf.branch[split] for leaf in leaves}):
+            inside = [n for n, leaf in enumerate(leaves) if leaf.branch[split] == branch]
+            level = np.zeros((len(leaves), width))
+            level[inside, 0] = 1 / shape.lead
+            mains.append(level)
+            variances.append(1.0)
+            known = leaves[inside[0]].sets[split]
+            if known is None or not known[2] > 0:
+                continue
+            feature, middle, variance = known
+            slope = np.zeros((len(leaves), width))
+            slope[inside, feature + 1], slope[inside, 0] = 1.0, -middle / shape.lead
+            mains.append(slope)
+            variances.append(1 / variance)
+    return np.array(mains), np.array(variances)
+
+
+def _explained(mains: np.ndarray, variances: np.ndarray, grams: np.ndarray) -> np.ndarray:
+    """Return the sum of squares that main effects of these variances have by leaf."""
+    return np.asarray(np.einsum("k,kli,lij,klj->l", variances, mains, grams, mains))
+
+
+def _with_main_effects(
+    grams: np.ndarray,
+    prior: np.ndarray,
+    system: np.ndarray,
+    sums: np.ndarray,
+    mains: np.ndarray,
+    variances: np.ndarray,
+) -> tuple[np.ndarray, float]:
+    """Return the posterior mean of the leaves' effects, shape (leaves, width), and the log-likelihood of the sums.
+
+    ``system`` is the covariance of each leaf's sums without main effects.
+    """
+    lifted = system + 1e-12 * np.trace(system, axis1=1, axis2=2)[:, None, None] / system.shape[
+        1
+    ] * np.eye(system.shape[1])
+    factors = np.linalg.cholesky(lifted)
+    likelihood = -float(np.log(np.diagonal(factors, axis1=1, axis2=2)).sum())
+    white = np.linalg.solve(factors, sums[..., None])[..., 0]
+    left, common = sums, np.zeros_like(sums)
+    if variances.any():
+        across = np.einsum("lij,klj->lik", grams, mains)
+        half = np.linalg.solve(factors, across).reshape(-1, len(mains)) * np.sqrt(variances)
+        inner = np.eye(len(mains)) + half.T @ half
+        factor = cholesky(inner, lower=True, check_finite=False)
+        projected = solve_triangular(factor, half.T @ white.ravel(), lower=True, check_finite=False)
+        likelihood += float(projected @ projected) / 2 - float(np.log(np.diag(factor)).sum())
+        weights = np.sqrt(variances) * np.linalg.solve(inner, half.T @ white.ravel())
+        common = np.einsum("k,kli->li", weights, mains)
+        left = sums - (grams @ common[..., None])[..., 0]
+    likelihood -= float(white.ravel() @ white.ravel()) / 2
+    own = prior @ grams @ np.linalg.solve(lifted, left[..., None])
+    return common + own[..., 0], likelihood
 
 
 def _average(

@@ -46,9 +46,9 @@ name = "private"
 epsilon = "{epsilon}"
 """
 #: Runs a study and stops inside a client, once its charge is durable, until a signal comes.
-#: How many questions the private tree asks each owner: two scalings, a level, moments twice and residuals
-#: four times.
-EACH = 9
+#: How many questions the private tree asks each owner: two scalings, a level, moments twice, residuals four times and
+#: once by set.
+EACH = 10
 STOPPING = """
 import signal, sys, time
 from privfed.cli import main

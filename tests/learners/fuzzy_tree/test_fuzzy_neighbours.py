@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from privfed import Column, Schema
 from privfed.errors import QueryError
 from privfed.learners.fuzzy_tree.fuzzy import Memberships, to_unit
-from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals
+from privfed.learners.fuzzy_tree.linear import Coordinates, Moments, Residuals, ResidualsBySet
 from privfed.learners.fuzzy_tree.queries import Activations, Leaves, Level, Scaling
 from privfed.questions.cells import Path
 from privfed.questions.part import Bound
@@ -81,6 +81,8 @@ def _queries(lower: np.ndarray, upper: np.ndarray) -> list[Query]:
             model = np.linspace(-1, 1, coordinates.width)
             for own in (more, peaks):
                 questions += [Residuals(nodes, SETS, *scale, coordinates, model, 0.3, **own)]
+                common = (((),), SETS, *scale, coordinates, model, 0.3)
+                questions += [ResidualsBySet(*common, ALL, **own), ResidualsBySet(*common, (2,))]
     questions += [Moments(((),), SETS, *scale, coordinates) for coordinates in COORDINATE_SYSTEMS]
     return questions
 
@@ -128,6 +130,9 @@ def test_any_records_under_any_scaling(
         Activations(tree, SETS, *scale),
         Moments(((),), SETS, *scale, drawn),
         Residuals(tree, SETS, *scale, drawn, np.array(ends[:4]), abs(ends[5]) / 6 + 0.01),
+        ResidualsBySet(
+            ((),), SETS, *scale, drawn, np.array(ends[:4]), abs(ends[5]) / 6 + 0.01, (0, 2)
+        ),
     ):
         check_neighbours(query, base, list(records), SCHEMA)
 
@@ -245,6 +250,30 @@ def test_moments_and_residuals_attain_their_bounds_on_the_unit_sphere() -> None:
         assert 0.999 * bound <= length * shrunk <= bound
 
 
+def test_residuals_by_set_attain_their_bounds() -> None:
+    """A record at a peak of every feature, far from the model: clip in each feature, in both norms."""
+    near = Coordinates(ALL, np.zeros(3), np.full(3, 0.01), 0.5)
+    common = (((),), SETS, np.full(3, -4.0), np.full(3, 4.0), near)
+    query = ResidualsBySet(*common, np.array([9.0, 0, 0, 0]), 0.25, ALL)
+    (part,), (exact,) = (
+        query.parts(SCHEMA).values(),
+        units(query, [CORNERS[1]], SCHEMA).values(),
+    )
+    assert part.sensitivity is not None
+    change, bound = moved(exact, np.zeros_like(exact)), part.sensitivity.add_or_remove
+    assert 0.999 * bound.l2_squared <= change.l2_squared <= bound.l2_squared
+    assert 0.999 * bound.l1 <= change.l1 <= bound.l1
+
+
+def test_residuals_by_set_are_of_all_records() -> None:
+    """Neither of leaves, nor of no feature, nor of one twice."""
+    scale, model = SCALINGS["the bounds"], np.zeros(4)
+    for nodes, features in ((TREES["a level"], ALL), (((),), ()), (((),), (1, 1))):
+        query = ResidualsBySet(nodes, SETS, *scale, Coordinates.public(ALL), model, 0.5, features)
+        with pytest.raises(QueryError):
+            query.parts(SCHEMA)
+
+
 def test_without_the_unit_ball_a_record_moves_moments_by_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -316,7 +345,7 @@ def test_contributions_add_up_to_the_answers() -> None:
     rows: list[Row] = [(-1.0, 0.5, 3.0, -2.0), (2.0, 0.3, -0.2, 1.1), (0.0, -3.0, 1.0, 0.4)]
     records = Records(SCHEMA, np.array(rows)[:, :3], np.array(rows)[:, 3])
     for query in _queries(np.full(3, -3.0), np.full(3, 3.0)):
-        if isinstance(query, Moments | Residuals):
+        if isinstance(query, Moments | Residuals | ResidualsBySet):
             (exact,) = query.evaluate(View(records, SCHEMA)).values()
             (each,) = query.contribution(View(records, SCHEMA)).values()
             assert np.array_equal(each.sum(axis=0), exact)

@@ -9,6 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.linalg import block_diag
+from scipy.stats import multivariate_normal
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import FuzzyTreeRegressor
@@ -16,9 +18,12 @@ from privfed.learners.fuzzy_tree.linear import Coordinates
 from privfed.learners.fuzzy_tree.shrinkage import (
     Count,
     DesignEstimate,
+    Leaf,
     ResidualSums,
     SecondMoments,
     Target,
+    _main_effects,
+    _with_main_effects,
     departures,
     leaf_random_effects,
 )
@@ -116,23 +121,75 @@ def test_leaves_depart_only_where_they_seem_to_differ() -> None:
     shape = DesignEstimate.from_moments(
         SecondMoments.from_sums(z.T @ z, 1.0, Count(4000.0, 0.0), PUBLIC.lead), PUBLIC.lead
     )
-    weights, target = np.array([2000.0, 2000.0]), Target(0.0, 1e-6, 0.02)
+    leaves, target = [Leaf(shape, 2000.0)] * 2, Target(0.0, 1e-6, 0.02)
     slopes = np.array([0.0, 0.4, 0.0, 0.0, 0.0, 0.0])
     differ = np.array([shape.gram @ slopes, -shape.gram @ slopes]) / 2
-    away, likely = leaf_random_effects(shape, differ, weights, 1.0, target, [shape] * 2, 0.0)
+    away, likely = leaf_random_effects(shape, differ, leaves, 1.0, target, 0.0)
     assert likely > 0.99 and np.allclose(away, [slopes, -slopes], atol=0.05)
     chances = [
         leaf_random_effects(
             shape,
             np.random.default_rng(seed).normal(0, 30, (2, 6)),
-            weights,
+            leaves,
             900.0,
             target,
-            [shape] * 2,
         )[1]
         for seed in range(20)
     ]
     assert np.mean(chances) < 0.5
+
+
+def _crossed(shape: DesignEstimate) -> list[Leaf]:
+    """Nine leaves: three sets of each of two features."""
+    middles, variances = [-0.3, 0.0, 0.3], np.full(2, 0.01)
+    return [
+        Leaf(
+            shape.within([0, 1], np.array([middles[a], middles[b]]), variances),
+            400.0,
+            [(0, middles[a], 0.01), (1, middles[b], 0.01)],
+            [a, b],
+        )
+        for a in range(3)
+        for b in range(3)
+    ]
+
+
+def test_effects_common_to_a_set_are_shared_by_its_leaves() -> None:
+    """Where effects add up over two features, leaves borrow from each other: less error than from their own sums alone."""
+    shape = DesignEstimate(1.0, np.zeros(3), 0.08 * np.eye(3), 3600.0, 0.0)
+    leaves, errors = _crossed(shape), np.zeros(2)
+    alone = [replace(leaf, branch=(), sets=()) for leaf in leaves]
+    grams = [leaf.design.gram * leaf.weight / shape.count for leaf in leaves]
+    means = np.array([np.append(1.0, leaf.design.means) for leaf in leaves])
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rows, columns = rng.normal(0, 0.1, (2, 3))
+        levels = np.array([rows[a] + columns[b] for a, b in (leaf.branch for leaf in leaves)])
+        exact = np.array([gram[:, 0] * level for gram, level in zip(grams, levels, strict=True)])
+        sums = exact + rng.normal(0, 40, exact.shape)
+        for number, known in enumerate((leaves, alone)):
+            found, _ = leaf_random_effects(shape, sums, known, 1600.0, Target(0.0, 1e-6, 0.02))
+            errors[number] += (((found * means).sum(axis=1) - levels) ** 2).mean()
+    assert errors[0] < 0.8 * errors[1]
+
+
+def test_main_effects_are_eliminated_exactly() -> None:
+    """Posterior mean and likelihood are those of the dense normal model of all leaves' sums."""
+    shape = DesignEstimate(1.0, np.zeros(3), 0.08 * np.eye(3), 3600.0, 0.0)
+    leaves, rng = _crossed(shape), np.random.default_rng(1)
+    grams = np.array([shape.gram * leaf.weight / shape.count for leaf in leaves])
+    mains, units = _main_effects(leaves, shape)
+    prior, sums = shape.prior(0.01, 0.01), rng.normal(0, 30, (9, 4))
+    system = grams @ prior @ grams + 0.02 * grams + 900 * np.eye(4)
+    found, likelihood = _with_main_effects(grams, prior, system, sums, mains, 0.005 * units)
+    blocks = block_diag(*grams)
+    spread = mains.reshape(len(mains), -1).T
+    covariance = block_diag(*[prior] * 9) + spread @ np.diag(0.005 * units) @ spread.T
+    whole = blocks @ covariance @ blocks + block_diag(*(0.02 * grams + 900 * np.eye(4)))
+    dense = covariance @ blocks @ np.linalg.solve(whole, sums.ravel())
+    assert np.allclose(found.ravel(), dense, atol=1e-9)
+    expected = multivariate_normal(np.zeros(36), whole).logpdf(sums.ravel())
+    assert likelihood - 18 * math.log(2 * math.pi) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_leaf_s_design_is_that_of_records_weighted_by_its_sets() -> None:
