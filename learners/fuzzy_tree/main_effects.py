@@ -26,9 +26,7 @@ class GrownTree:
     #: the root's by the candidates' finest sets, and these sets' peaks by feature; None if not released
     sums: tuple[LevelSums, tuple[Peaks, ...]] | None
     depth: int | None  #: maximum splits on a path
-    regrown: bool = (
-        False  #: whether it was split again, on features that show effects which are no lines
-    )
+    regrown: bool = False  #: whether it was split again, on features whose effects are no lines
 
     @property
     def leaves(self) -> list[FuzzyNode]:
