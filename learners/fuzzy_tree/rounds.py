@@ -265,7 +265,8 @@ class ModelRounds:
             peaks = self.tree.uniform[feature]
             known = (sums[index, : len(peaks)], noise, self.tree.records(index), peaks)
             squares, p = beyond_line(*known, self._residual_var)
-            if p * len(self.tree.candidates) < SETTINGS.line_level:
+            least = SETTINGS.min_beyond_line * self._residual_var * float(known[2].sum())
+            if p * len(self.tree.candidates) < SETTINGS.line_level and squares > least:
                 explained[feature] = squares
         along = self._along()
         missing = ~along.any(axis=(1, 2))
