@@ -179,7 +179,7 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
         ends = np.column_stack([scores - reach, scores + reach])
         rows += [row_of(f"forest's predictions, {name}", ends, aim)]
     used = known_importances(truth) > 0
-    aims = {"same": free.permutation_importances(0.9)[0], "truth": known_importances(truth)}
+    aims = {"same": importances(free), "truth": known_importances(truth)}
     for name, aim in aims.items():
         ends = forest.permutation_importances(0.9, name)[1]
         ends[ends[:, 0] == 0, 0] = -ends[ends[:, 0] == 0, 1]  # no importance is less
@@ -188,7 +188,7 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
         row_of("forest's importances of what has no part", ends[~used], np.zeros((~used).sum()))
     ]
     for column in SHAPES:
-        free_heights = free.partial_dependence(column)[0]
+        free_heights = heights_of(free, column)
         codes, free_codes = (own.basis.grid.codes(few)[column] for own in (engine, free))
         each: dict[Aim, np.ndarray] = {
             "same": free_heights[free_codes],
@@ -203,6 +203,18 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
             means = sums[held] / (len(few) * shares[held])
             rows += [row_of(f"forest's shapes, {name}", ends[held], means, shares[held])]
     return rows
+
+
+@lru_cache(maxsize=4)
+def importances(free: PrivateModel) -> np.ndarray:
+    """Permutation importances of a model without noise, shape (columns,)."""
+    return free.permutation_importances(0.9)[0]
+
+
+@lru_cache(maxsize=16)
+def heights_of(free: PrivateModel, column: int) -> np.ndarray:
+    """Partial dependence of a model without noise, by code."""
+    return free.partial_dependence(column)[0]
 
 
 @lru_cache(maxsize=8)

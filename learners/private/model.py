@@ -129,8 +129,9 @@ class PrivateModel:
         irls_weights = self.outcome.variances(self.outcome.predictions(scores))
         irls_weights *= (weights * max(self.records, 1.0) / len(weights))[:, None]
         functions, further = self.of_others(codes), self._of_further(codes)
+        calibrated = self.outcome.kind != "number"
         return tuple(
-            error.of_refit(directions, functions, further, w)
+            error.of_refit(directions, functions, further, w, calibrated=calibrated)
             for error, w in zip(self.errors, irls_weights.T, strict=True)
         )
 

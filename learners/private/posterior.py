@@ -486,28 +486,40 @@ class EstimationError:
         )
 
     def of_refit(
-        self, directions: np.ndarray, functions: np.ndarray, further: np.ndarray, heavy: np.ndarray
+        self,
+        directions: np.ndarray,
+        functions: np.ndarray,
+        further: np.ndarray,
+        irls_weights: np.ndarray,
+        *,
+        calibrated: bool,
     ) -> EstimationError:
         """Return errors against the scores that would be learned from the same records without noise.
 
-        These are chi . L (B psi . u + f), over a third draw chi of the basis, with f the sampling of chi's sums and L =
-        (M + s / D)^-1, M = chi' W chi: the scores' differences to them are chi . (L B psi . u + L f) - phi . (b K A psi
-        . u + b K (e + v)), where e and f have the covariance s phi' W chi.
+        These are chi . a L t, over a third draw chi of the basis, with chi's sums t = B psi . u + f, their sampling f,
+        and L = (M + s / D)^-1, M = chi' W chi. The scores' differences to them are chi . a L (B psi . u + f) - phi . (b
+        K A psi . u + b K (e + v)), where e and f have the covariance s phi' W chi. The factor a is that of calibrating
+        chi . L t by the same records: least squares of the working response on it, t' L t / t' L M L t, with both at
+        their means, E t t' = M D M + s M. It is above one, as the records are also those of the fit.
 
         Args:
             directions: phi of synthetic records, shape (records, directions).
             functions: psi of them, shape (records, functions).
             further: chi of them, in psi's order and scales, the same shape.
-            heavy: W, IRLS weights that sum to those of all records, shape (records,).
+            irls_weights: W, that sum to those of all records, shape (records,).
+            calibrated: whether that model is; else a = 1.
 
         Returns:
             errors whose ``functions`` are 0, and whose ``directions`` are those of phi and, negative, chi.
         """
-        root, weighted = np.sqrt(self.variances), further.T * heavy.astype(np.float32)
+        root, weighted = np.sqrt(self.variances), further.T * irls_weights.astype(np.float32)
         moments = (weighted @ further).astype(float)
-        ridge = self.sampling / SETTINGS.noise_factor * np.eye(len(root))
-        system = root[:, None] * moments * root + ridge
+        sampling = self.sampling / SETTINGS.noise_factor
+        system = root[:, None] * moments * root + sampling * np.eye(len(root))
         gain = root[:, None] * np.linalg.inv(system) * root
+        if calibrated:
+            sums = (moments * self.variances) @ moments + sampling * moments
+            gain *= (gain * sums).sum() / max(float((gain @ moments @ gain * sums).sum()), 1e-300)
         fitted = gain.astype(np.float32) @ (weighted @ functions)
         cross = self.sampling * self.gain @ (weighted @ directions).T @ gain
         own = self.sampling * gain @ moments @ gain

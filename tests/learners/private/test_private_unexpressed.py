@@ -58,17 +58,23 @@ def test_it_is_the_error_of_scores_whose_truth_has_other_functions() -> None:
     assert np.cov(draws, bias=True) == pytest.approx(every, abs=0.02 * np.diag(every).max())
 
 
-def test_errors_against_a_refit_are_differences_of_two_regressions() -> None:
-    """Of one truth and one sampling, with noise in the first alone: simulated record by record."""
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_errors_against_a_refit_are_differences_of_two_regressions(calibrated: bool) -> None:
+    """Of one truth and one sampling, with noise in the first alone: simulated record by record.
+
+    The second's scores are regressed on the target they were fitted to; few records, for a factor well above one.
+    """
     rng = np.random.default_rng(2)
     own = posterior(rng.normal(size=(300, 4)), scale=0.8)
     told = NoisyMoments(np.zeros((4, 1)), np.full(4, 9.0)).along(np.eye(4))
     local, sampling = own.at(np.zeros((4, 1))), 0.7
     truths, further = (rng.normal(size=(300, 5)) for _ in range(2))
-    variances = rng.uniform(0.1, 0.6, 5)
+    variances = rng.uniform(0.001, 0.01, 5)
     error = estimation_error([(1.0, own)], told, local, sampling, truths, variances)
     phi = own.leading.features
-    found = error.calibrated(1.3).of_refit(phi, truths, further, np.ones(300))
+    found = error.calibrated(1.3).of_refit(
+        phi, truths, further, np.ones(300), calibrated=calibrated
+    )
     places = rng.normal(size=(3, 4)), rng.normal(size=(3, 5))
     squares = found.squares(np.zeros((1, 1)), np.column_stack([places[0], -places[1]]))
     prior = own.prior.covariance
@@ -77,11 +83,17 @@ def test_errors_against_a_refit_are_differences_of_two_regressions() -> None:
     without = np.linalg.inv(further.T @ further + sampling * np.diag(1 / variances))
     sizes = (20_000, 5), (20_000, 300), (20_000, 4)
     drawn, sampled, noise = (rng.normal(size=size) for size in sizes)
+    factor = 1.0
+    if calibrated:
+        sums = (drawn * np.sqrt(variances) @ further.T + np.sqrt(sampling) * sampled) @ further
+        fits = sums @ without
+        factor = (sums * fits).sum() / np.square(fits @ further.T).sum()
+        assert factor > 1.2
     sampled *= np.sqrt(sampling * SETTINGS.noise_factor)
     target = drawn * np.sqrt(variances) @ truths.T + sampled
     noise *= np.sqrt(9.0 * SETTINGS.noise_factor)
     learned = (target @ phi + noise) @ gain.T @ places[0].T
-    refitted = target @ further @ without @ places[1].T
+    refitted = factor * target @ further @ without @ places[1].T
     wanted = np.square(learned - refitted).mean(axis=0)
     assert squares == pytest.approx(wanted, rel=0.05)
 
