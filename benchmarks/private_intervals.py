@@ -4,9 +4,9 @@
 
 What ran is in the file of --out after each round of all settings: an interrupted command goes on, and a setting or
 seed more adds its own runs alone. A run without terms is kept as one row without a factor.
-Six correlated columns, two owners. Intervals are as the learners give them, times some factors. "same" is the model of
-the same records without noise: the model's own terms refitted to them, or the forest that is learnt at epsilon 300;
-"truth" is the known function, or the terms' fit to 20,000 further records of it. A forest's shapes are looked at by
+Six correlated columns, two owners. Intervals are as the learners give them for each aim, times some factors. "same" is
+the model of the same records without noise: the model's own terms refitted to them, or the forest that is learnt at
+epsilon 300; "truth" is the known function, or the terms' fit to 20,000 further records of it. A forest's shapes are looked at by
 bin and its share, as means over the bin's records.
 """
 
@@ -30,6 +30,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import private
 from privfed.learners.forest.private_way import PrivateForest
 from privfed.learners.private import PrivateModel
+from privfed.learners.private.model import Aim
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import shortened
@@ -137,15 +138,19 @@ def ensemble_rows(model: RuleEnsemble, truth: str, frame: pd.DataFrame) -> list[
     more, further = records(20_000, truth, np.random.default_rng(1))
     design = model.terms.design(more)
     own = model.terms.design(Records.from_frame(frame, SCHEMA).x)
-    wanted = {"same": fit(own, frame["y"].to_numpy()), "truth": fit(design, expit(further))}
+    wanted: dict[Aim, np.ndarray] = {
+        "same": fit(own, frame["y"].to_numpy()),
+        "truth": fit(design, expit(further)),
+    }
     few, rows = more[:500], []
     for name, coefficients in wanted.items():
         other = replace(model, weights=coefficients)
         aim = further[:500] if name == "truth" else other.scores(few)
-        rows += [row_of(f"coefficients, {name}", model.intervals()[1:], coefficients[1:])]
-        rows += [row_of(f"predictions, {name}", model.score_intervals(few), aim)]
+        ends = model.intervals(of=name)[1:]
+        rows += [row_of(f"coefficients, {name}", ends, coefficients[1:])]
+        rows += [row_of(f"predictions, {name}", model.score_intervals(few, of=name), aim)]
         shapes = [
-            (model.shape_of(j, few[:100, j])[1], other.shape_of(j, few[:100, j])[0])
+            (model.shape_of(j, few[:100, j], of=name)[1], other.shape_of(j, few[:100, j])[0])
             for j in range(len(NAMES))
             if model.terms_of(j)[0]
         ]
@@ -153,7 +158,7 @@ def ensemble_rows(model: RuleEnsemble, truth: str, frame: pd.DataFrame) -> list[
         deviations = (design if name == "truth" else own)[:, 1:].std(axis=0)
         others = replace(other, deviations=deviations).covariate_importances
         # an end at zero is as far below as the other above: no importance is less
-        high = model.importance_intervals()[held, 1]
+        high = model.importance_intervals(of=name)[held, 1]
         ends = np.column_stack([2 * model.covariate_importances[held] - high, high])
         rows += [row_of(f"importances, {name}", ends, others[held])]
         if shapes:
@@ -167,33 +172,49 @@ def forest_rows(engine: PrivateModel, free: PrivateModel, truth: str) -> list[di
     """Of a forest: predictions, importances and shapes."""
     more, further = records(20_000, truth, np.random.default_rng(1))
     few, forest, rows = more[:500], PrivateForest(engine), []
-    reach = norm.ppf(0.95) * engine.score_deviations(few)[:, 0]
     scores = engine.scores(few)[:, 0]
-    ends = np.column_stack([scores - reach, scores + reach])
-    for name, aim in (("same", free.scores(few)[:, 0]), ("truth", further[:500])):
+    aims: dict[Aim, np.ndarray] = {"same": free.scores(few)[:, 0], "truth": further[:500]}
+    for name, aim in aims.items():
+        reach = norm.ppf(0.95) * engine.score_deviations(few, name)[:, 0]
+        ends = np.column_stack([scores - reach, scores + reach])
         rows += [row_of(f"forest's predictions, {name}", ends, aim)]
     used = known_importances(truth) > 0
-    ends = forest.permutation_importances(0.9)[1]
-    ends[ends[:, 0] == 0, 0] = -ends[ends[:, 0] == 0, 1]  # no importance is less
-    aims = {"same": free.permutation_importances(0.9)[0], "truth": known_importances(truth)}
+    aims = {"same": importances(free), "truth": known_importances(truth)}
     for name, aim in aims.items():
+        ends = forest.permutation_importances(0.9, name)[1]
+        ends[ends[:, 0] == 0, 0] = -ends[ends[:, 0] == 0, 1]  # no importance is less
         rows += [row_of(f"forest's importances, {name}", ends[used], aim[used])]
     rows += [
         row_of("forest's importances of what has no part", ends[~used], np.zeros((~used).sum()))
     ]
     for column in SHAPES:
-        heights, reach = forest.partial_dependence(column)
-        ends = np.column_stack([heights - reach, heights + reach])
-        free_heights = free.partial_dependence(column)[0]
+        free_heights = heights_of(free, column)
         codes, free_codes = (own.basis.grid.codes(few)[column] for own in (engine, free))
-        shares = np.bincount(codes, minlength=len(heights)) / len(few)
-        each = {"same": free_heights[free_codes], "truth": known_shape(truth, column)}
+        each: dict[Aim, np.ndarray] = {
+            "same": free_heights[free_codes],
+            "truth": known_shape(truth, column),
+        }
         for name, values in each.items():
+            heights, reach = forest.partial_dependence(column, of=name)
+            ends = np.column_stack([heights - reach, heights + reach])
+            shares = np.bincount(codes, minlength=len(heights)) / len(few)
             sums = np.bincount(codes, values - values.mean(), minlength=len(heights))
             held = shares > 0
             means = sums[held] / (len(few) * shares[held])
             rows += [row_of(f"forest's shapes, {name}", ends[held], means, shares[held])]
     return rows
+
+
+@lru_cache(maxsize=4)
+def importances(free: PrivateModel) -> np.ndarray:
+    """Permutation importances of a model without noise, shape (columns,)."""
+    return free.permutation_importances(0.9)[0]
+
+
+@lru_cache(maxsize=16)
+def heights_of(free: PrivateModel, column: int) -> np.ndarray:
+    """Partial dependence of a model without noise, by code."""
+    return free.partial_dependence(column)[0]
 
 
 @lru_cache(maxsize=8)

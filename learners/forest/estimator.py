@@ -30,6 +30,7 @@ from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
 from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions, inherited
+from privfed.learners.private.model import Aim
 from privfed.learners.private.synthetic_tables import synthetic_table
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Guard, Policy
@@ -288,29 +289,32 @@ class _FedForest(LearnerByWays):
             raise InputError("ONNX needs skl2onnx; install privfed[onnx]") from None
         return to_onnx(forest, np.zeros((1, len(self.schema_.features)), np.float32))
 
-    def importance_intervals(self, level: float = 0.9) -> pd.DataFrame:
+    def importance_intervals(self, level: float = 0.9, of: Aim = "truth") -> pd.DataFrame:
         """Return permutation importances of a private model's features, with intervals.
 
         An importance is the change of the prediction when a feature has another synthetic record's value: the root of
         half the mean square, in log-odds (over all classes, if more than two) or in the target's unit.
 
+        Args:
+            level: of the intervals.
+            of: ``"truth"``, or ``"same"`` for the model of the same records without noise.
+
         Returns:
-            columns importance, low and high, one row per feature; the interval is for the model of the same records
-            without noise. A low end of zero: the feature may have no effect.
+            columns importance, low and high, one row per feature. A low end of zero: the feature may have no effect.
 
         Raises:
             InputError: the model is not private.
         """
         if not isinstance(self.model_, PrivateForest):
             raise InputError(PUBLISHED)
-        importances, ends = self.model_.permutation_importances(level)
+        importances, ends = self.model_.permutation_importances(level, of)
         columns = np.column_stack([importances, ends])
         return pd.DataFrame(columns, list(self.feature_names_in_), ["importance", "low", "high"])
 
-    def _interval(self, X: pd.DataFrame | np.ndarray, level: float) -> np.ndarray:
+    def _interval(self, X: pd.DataFrame | np.ndarray, level: float, of: Aim) -> np.ndarray:
         if not isinstance(self.model_, PrivateForest):
             raise InputError(PUBLISHED)
-        return self.model_.intervals(self._encode(X), level)
+        return self.model_.intervals(self._encode(X), level, of)
 
     def synthesize(self, rows: int, random_state: int | None = None) -> pd.DataFrame:
         """Draw synthetic records of a private model, in the schema's columns; see :func:`.synthetic_table`.
@@ -437,15 +441,18 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         """Return class probabilities, shape (rows, classes); `client` is one name, or one per row."""
         return self._values_of(X, client)
 
-    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+    def confidence_interval(
+        self, X: pd.DataFrame | np.ndarray, level: float = 0.9, of: Aim = "truth"
+    ) -> np.ndarray:
         """Return a private model's intervals of the second class's probability, shape (rows, 2).
 
-        They cover noise and sampling. For more than two classes, shape (rows, classes, 2).
+        They hold the true probability, or, of ``"same"``, that of the model of the same records without noise. For more
+        than two classes, shape (rows, classes, 2).
 
         Raises:
             InputError: the model is not private.
         """
-        return self._interval(X, level)
+        return self._interval(X, level, of)
 
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None
@@ -472,9 +479,11 @@ class FedForestRegressor(FederatedRegressor, _FedForest):
         outcome = self.model_.model.outcome
         return outcome.lower, outcome.upper
 
-    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+    def confidence_interval(
+        self, X: pd.DataFrame | np.ndarray, level: float = 0.9, of: Aim = "truth"
+    ) -> np.ndarray:
         """Return intervals of the target's mean; see :meth:`FedForestClassifier.confidence_interval`."""
-        return self._interval(X, level)
+        return self._interval(X, level, of)
 
     def predict(
         self, X: pd.DataFrame | np.ndarray, *, client: str | Sequence[str] | None = None

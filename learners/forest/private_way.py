@@ -25,7 +25,7 @@ from privfed.learners.forest.published import LearnedForest
 from privfed.learners.plain import plain, restored
 from privfed.learners.private import Outcome, PrivateModel
 from privfed.learners.private.grid import WHOLE, one_bin_each
-from privfed.learners.private.model import deviations_of
+from privfed.learners.private.model import Aim, deviations_of
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
 from privfed.questions.tree import digits_text, ends_text
@@ -164,9 +164,11 @@ class PrivateForest:
         return f"change of {of} where a feature has another record's value"
 
     def partial_dependence(
-        self, column: int, level: float = LEVEL
+        self, column: int, level: float = LEVEL, of: Aim = "truth"
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return a column's effect by code, and the half-width of its interval: in log-odds, or the target's unit.
+
+        ``of`` as in :meth:`.PrivateModel.score_deviations`.
 
         Returns:
             both of shape (codes,), for more than two classes (codes, classes).
@@ -174,17 +176,18 @@ class PrivateForest:
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
         outputs = range(outcome.classes) if outcome.classes > 2 else [outcome.classes - 1]
-        effects = [self.model.partial_dependence(column, output) for output in outputs]
+        effects = [self.model.partial_dependence(column, output, of) for output in outputs]
         heights, stds = (np.stack(arrays, axis=1) for arrays in zip(*effects, strict=True))
         if len(outputs) == 1:
             heights, stds = heights[:, 0], stds[:, 0]
         return unit * heights, unit * deviations_of(level) * stds
 
-    def permutation_importances(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+    def permutation_importances(
+        self, level: float = LEVEL, of: Aim = "truth"
+    ) -> tuple[np.ndarray, np.ndarray]:
         """See :meth:`.PrivateModel.permutation_importances`; for a number in its unit."""
-        importances, ends = (
-            self._usual if level == LEVEL else self.model.permutation_importances(level)
-        )
+        usual = (level, of) == (LEVEL, "truth")
+        importances, ends = self._usual if usual else self.model.permutation_importances(level, of)
         outcome = self.model.outcome
         unit = outcome.upper - outcome.lower if outcome.kind == "number" else 1.0
         return unit * importances, unit * ends
@@ -193,7 +196,7 @@ class PrivateForest:
     def _usual(self) -> tuple[np.ndarray, np.ndarray]:
         return self.model.permutation_importances(LEVEL)
 
-    def intervals(self, X: np.ndarray, level: float) -> np.ndarray:
+    def intervals(self, X: np.ndarray, level: float, of: Aim = "truth") -> np.ndarray:
         """Return intervals of the second class's probability, or of a number's mean, shape (rows, 2).
 
         For more than two classes, of each one's probability, shape (rows, classes, 2). Its log-odds against the rest
@@ -201,7 +204,7 @@ class PrivateForest:
         p_k).
         """
         outcome, scores = self.model.outcome, self.model.scores(X)
-        half = deviations_of(level) * self.model.score_deviations(X)
+        half = deviations_of(level) * self.model.score_deviations(X, of)
         if outcome.kind == "classes":
             p = np.clip(outcome.predictions(scores), 1e-15, 1 - 1e-15)
             squares = (p * half) ** 2
@@ -233,9 +236,9 @@ class PrivateForest:
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> PrivateForest:
         """Rebuild from the output of :meth:`to_state` (a lookup, type or value error: invalid)."""
         values = dict(state["private"])
-        if "error" in values:  # of one output, in files before 0.1
-            values["errors"] = [values["error"]] if values["error"] else []
-            del values["error"]
+        if "further" not in values:  # in files before 0.1, without errors of today's form
+            values = {k: v for k, v in values.items() if k not in ("error", "unexpressed")}
+            values["errors"] = []
         model = _built(PrivateModel, {**values, "schema": schema})
         model.outcome.check(schema)
         model.basis.check(schema)
@@ -244,7 +247,7 @@ class PrivateForest:
             raise ValueError("every function needs its weights")
         if model.covariance is not None and model.covariance.ndim == 2:
             model = replace(model, covariance=model.covariance[None])
-        return cls(replace(model, unexpressed=np.atleast_1d(model.unexpressed)))
+        return cls(model)
 
 
 def _signed(values: np.ndarray) -> str:

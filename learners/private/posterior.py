@@ -20,8 +20,10 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
 SWEEPS = 2  #: Number of sweeps over all groups
-#: Factors of the likeliest scales, for averages over scales
-SCALE_FACTORS = 2.0 ** np.arange(-2.0, 2.25, 0.5)
+#: Factors of a kind's likeliest scales, for averages over scales; at 0 there are no such functions
+SCALE_FACTORS = np.array([0.0, *2.0 ** np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0])])
+#: Kinds of functions that share a factor: lines, bins, trees of the first depth, deeper ones
+KINDS = (slice(0, 1), slice(1, 2), slice(2, 3), slice(3, None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +65,24 @@ class MarginalLikelihood:
         penalty = float(((np.log(scales / unit) - SETTINGS.log_scale_mean) ** 2).sum())
         return self.likelihood(scales) - penalty / (2 * SETTINGS.log_scale_std**2)
 
-    def factor_chances(self, scales: np.ndarray, unit: float) -> np.ndarray:
-        """Return posterior probabilities of :data:`SCALE_FACTORS` as a common factor of these scales."""
-        logs = np.array([self.density(factor * scales, unit) for factor in SCALE_FACTORS])
-        probabilities = np.exp(logs - logs.max())
-        return np.asarray(probabilities / probabilities.sum())
+    def mean_squares(self, scales: np.ndarray, unit: float) -> np.ndarray:
+        """Return posterior mean squares of the scales, shape (groups,).
+
+        The scales of each kind of functions are multiplied by one of :data:`SCALE_FACTORS`, others staying the
+        likeliest. A priori the kind is absent (0) with probability ``absent``; other factors are weighted by
+        :meth:`density`'s prior. ``unit`` as there.
+        """
+        squares, present = scales**2, SCALE_FACTORS[1:]
+        for kind in KINDS:
+            tried = np.tile(scales, (len(SCALE_FACTORS), 1))
+            tried[:, kind] *= SCALE_FACTORS[:, None]
+            stray = np.log(tried[1:, kind] / unit) - SETTINGS.log_scale_mean
+            weights = np.exp(-(stray**2).sum(axis=1) / (2 * SETTINGS.log_scale_std**2))
+            weights *= (1 - SETTINGS.absent) / max(float(weights.sum()), 1e-300)
+            logs = np.array([self.likelihood(own) for own in tried])
+            chances = np.concatenate([[SETTINGS.absent], weights]) * np.exp(logs - logs.max())
+            squares[kind] *= chances[1:] @ present**2 / chances.sum()
+        return squares
 
     def likeliest(self, scales: np.ndarray, unit: float) -> np.ndarray:
         """Maximise the posterior density of the scales, shape (groups,), coordinate by coordinate.
@@ -417,16 +432,17 @@ class EstimationError:
     """Second moments of errors of linear functionals of an output's scores.
 
     The prior is over random functions, and the basis has a few of them. Under it the truth is psi . u, u ~ N(0, D), for
-    other functions psi. Scores phi . K t, fitted to sums t = A psi . u + noise, have the error (psi - phi K A psi) . u
-    - phi . K noise. Its second moment is linear in psi D psi', so that a few functions estimate the mean over all draws
-    of the prior (Rasmussen and Williams 2006, Chapter 2).
+    other functions psi. Scores b phi . K t, fitted to sums t = A psi . u + e + v with sampling e and noise v, and then
+    calibrated by a factor b (:class:`.PlattScaling`), have the error (psi - b phi K A psi) . u - b phi . K (e + v). Its
+    second moment is linear in psi D psi', so that a few functions estimate the mean over all draws of the prior
+    (Rasmussen and Williams 2006, Chapter 2).
     """
 
-    noise: np.ndarray  #: covariance of K noise, including sampling, shape (directions, directions)
-    fitted: np.ndarray  #: K A, float32, shape (directions, functions psi)
-    #: D's diagonal, shape (functions psi,), averaged over :data:`SCALE_FACTORS`
-    variances: np.ndarray
-    chances: np.ndarray  #: probabilities of these
+    noise: np.ndarray  #: covariance of b K (e + v), shape (directions, directions)
+    fitted: np.ndarray  #: b K A psi, float32, shape (directions, functions psi)
+    variances: np.ndarray  #: D's diagonal, shape (functions psi,), posterior means over the scales
+    gain: np.ndarray  #: b K, shape (directions, directions)
+    sampling: float  #: s of :meth:`.WeightPosterior.weights`, times ``noise_factor``
 
     def squares(self, functions: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Return mean square errors of functionals, shape (functionals,).
@@ -456,14 +472,59 @@ class EstimationError:
         values, vectors = np.linalg.eigh(self.noise)
         size = len(self.variances), len(values)
         truth, noise = (rng.normal(size=(n, draws)) for n in size)
-        squares = SCALE_FACTORS**2 / (self.chances @ SCALE_FACTORS**2)
-        truth *= np.sqrt(np.outer(self.variances, rng.choice(squares, draws, p=self.chances)))
+        truth *= np.sqrt(self.variances)[:, None]
         along = (vectors * np.sqrt(np.maximum(values, 0))) @ noise - self.fitted @ truth
         return truth.astype(np.float32), along.astype(np.float32)
 
-    def scaled(self, factor: float) -> EstimationError:
-        """Return the errors of scores times a factor."""
-        return replace(self, noise=factor**2 * self.noise, variances=factor**2 * self.variances)
+    def calibrated(self, factor: float) -> EstimationError:
+        """Return the errors if scores are multiplied by a factor, and the truth is not."""
+        return replace(
+            self,
+            noise=factor**2 * self.noise,
+            fitted=self.fitted * np.float32(factor),
+            gain=factor * self.gain,
+        )
+
+    def of_refit(
+        self,
+        directions: np.ndarray,
+        functions: np.ndarray,
+        further: np.ndarray,
+        irls_weights: np.ndarray,
+        *,
+        calibrated: bool,
+    ) -> EstimationError:
+        """Return errors against the scores that would be learned from the same records without noise.
+
+        These are chi . a L t, over a third draw chi of the basis, with chi's sums t = B psi . u + f, their sampling f,
+        and L = (M + s / D)^-1, M = chi' W chi. The scores' differences to them are chi . a L (B psi . u + f) - phi . (b
+        K A psi . u + b K (e + v)), where e and f have the covariance s phi' W chi. The factor a is that of calibrating
+        chi . L t by the same records: least squares of the working response on it, t' L t / t' L M L t, with both at
+        their means, E t t' = M D M + s M. It is above one, as the records are also those of the fit.
+
+        Args:
+            directions: phi of synthetic records, shape (records, directions).
+            functions: psi of them, shape (records, functions).
+            further: chi of them, in psi's order and scales, the same shape.
+            irls_weights: W, that sum to those of all records, shape (records,).
+            calibrated: whether that model is; else a = 1.
+
+        Returns:
+            errors whose ``functions`` are 0, and whose ``directions`` are those of phi and, negative, chi.
+        """
+        root, weighted = np.sqrt(self.variances), further.T * irls_weights.astype(np.float32)
+        moments = (weighted @ further).astype(float)
+        sampling = self.sampling / SETTINGS.noise_factor
+        system = root[:, None] * moments * root + sampling * np.eye(len(root))
+        gain = root[:, None] * np.linalg.inv(system) * root
+        if calibrated:
+            sums = (moments * self.variances) @ moments + sampling * moments
+            gain *= (gain * sums).sum() / max(float((gain @ moments @ gain * sums).sum()), 1e-300)
+        fitted = gain.astype(np.float32) @ (weighted @ functions)
+        cross = self.sampling * self.gain @ (weighted @ directions).T @ gain
+        own = self.sampling * gain @ moments @ gain
+        noise = np.block([[self.noise, cross], [cross.T, own]])
+        return replace(self, noise=noise, fitted=np.concatenate([self.fitted, fitted]))
 
 
 def estimation_error(
@@ -472,10 +533,10 @@ def estimation_error(
     local: Linearization,
     sampling: float,
     functions: np.ndarray,
-    scales: tuple[np.ndarray, np.ndarray],
+    variances: np.ndarray,
     output: int = 0,
 ) -> EstimationError:
-    """Return the errors of the weights, with K averaged over priors.
+    """Return the errors of the weights, with K averaged over priors, noise and sampling times ``noise_factor``.
 
     Args:
         priors: those of :func:`covariance`.
@@ -483,17 +544,17 @@ def estimation_error(
         local: linearization for the curvature.
         sampling: as in :meth:`.WeightPosterior.weights`.
         functions: psi of the posterior's synthetic records, shape (records, functions psi).
-        scales: variances D of their weights, shape (functions psi,), and the probabilities of
-            :data:`SCALE_FACTORS`.
+        variances: D of their weights, shape (functions psi,).
         output: index of the scores.
     """
     first, curvature = priors[0][1], local.curvatures[output]
-    jacobian, noise = sums.jacobian(curvature, output), sampling * curvature + sums.noise
-    gain = np.zeros_like(noise)
+    jacobian, rest = sums.jacobian(curvature, output), sampling * curvature + sums.noise
+    gain = np.zeros_like(rest)
     for p, post in priors:
         cross = jacobian @ post.prior.covariance
-        gain += p * cho_solve((factor(cross @ jacobian.T + noise), True), cross).T
+        gain += p * cho_solve((factor(cross @ jacobian.T + rest), True), cross).T
     weights = first.outcome.variances(local.predictions)[:, output] * first.shares * first.records
     phi = (first.leading.features * (weights / len(functions))[:, None]).T.astype(functions.dtype)
     fitted = gain.astype(functions.dtype) @ (phi @ functions)
-    return EstimationError(gain @ noise @ gain.T, fitted, *scales)
+    noise = SETTINGS.noise_factor * gain @ rest @ gain.T
+    return EstimationError(noise, fitted, variances, gain, SETTINGS.noise_factor * sampling)

@@ -67,6 +67,10 @@ class Settings:
     log_scale_step: float = 0.35  #: step of the logarithm of one scale
     prior_fractions: tuple[float, ...] = (1.0, 0.5, 0.25, 0.1, 0.02)  #: of the likeliest prior
     min_prior_probability: float = 0.03  #: minimum probability to keep one of them
+    # errors of the scores, for intervals
+    absent: float = 0.3  #: prior probability that a kind of functions has no part in the truth
+    #: of the variance by noise and sampling: the same sums choose scales, weights of rounds and the calibration
+    noise_factor: float = 1.75
     # rounds of gradients
     later_fraction: float = 0.6  #: of the budget, that rounds after main effects have, about
     moment_error: float = 0.1  #: prior relative error of the synthetic second moments

@@ -1,7 +1,6 @@
 """Training of a private model: marginals, correlations, a basis, then a few noisy gradients."""
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,7 +18,6 @@ from privfed.learners.private.main_effects import MainEffects
 from privfed.learners.private.marginals import Shares, padded
 from privfed.learners.private.model import PrivateModel
 from privfed.learners.private.posterior import (
-    SCALE_FACTORS,
     EstimationError,
     NoisyMoments,
     Prior,
@@ -39,8 +37,6 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.synthetic_records import SyntheticSource
 from privfed.learners.private.target_link import Outcome, ResidualBounds
 from privfed.learners.private.weight_updates import WeightUpdates
-
-ERROR_RECORDS = 1_000  #: Number of synthetic records for estimating misspecification
 
 
 def learn(
@@ -86,21 +82,22 @@ class _Training:
         steps = self._rounds(basis, posterior, scale_factors)
         leads, rounds = steps.weights, steps.taken
         weights = scale_factors[:, None] * (leading.axes @ leads)
-        posterior_cov, unexpressed = None, np.zeros(self.outcome.classes)
+        posterior_cov = None
         errors: tuple[EstimationError, ...] = ()
-        others = replace(basis, trees=())
+        others = further = replace(basis, trees=())
         if steps.last is not None:
             rng = np.random.default_rng(0)  # the model's own draws stay the same
-            others = replace(basis, trees=self._forest(col_weights, rng))
+            others, further = (
+                replace(basis, trees=self._forest(col_weights, rng)) for _ in range(2)
+            )
             outputs = range(self.outcome.classes)
             posterior_cov = np.array([covariance(*steps.last, output=k) for k in outputs])
             errors = self._errors(steps, others, codes, scale_factors)
-            unexpressed = self._unexpressed(errors, posterior_cov, basis, others, rng)
         if calibrated and rounds:
             factor = self._calibration(basis, weights, leading.features @ leads, sample_weight)
-            weights, unexpressed = factor * weights, factor**2 * unexpressed
+            weights = factor * weights
             posterior_cov = None if posterior_cov is None else factor**2 * posterior_cov
-            errors = tuple(k.scaled(factor) for k in errors)
+            errors = tuple(k.calibrated(factor) for k in errors)
         means, stds = _moments(basis, codes, sample_weight)
         return PrivateModel(
             self.federation.schema,
@@ -117,9 +114,9 @@ class _Training:
             records=self.marginals.records,
             source=self.source,
             covariance=posterior_cov,
-            unexpressed=unexpressed,
             errors=errors,
             others=others.trees,
+            further=further.trees,
         )
 
     def _ask_histograms(self) -> None:
@@ -376,32 +373,13 @@ class _Training:
     ) -> tuple[EstimationError, ...]:
         """Return each output's errors at the last step, for a truth of other trees and uncertain scales."""
         assert steps.last is not None and steps.evidence is not None
-        likeliest = steps.posterior.prior.scales
-        probabilities = steps.evidence.factor_chances(likeliest, steps.unit)
-        squares = probabilities @ SCALE_FACTORS**2 * likeliest**2
-        variances = np.repeat(squares, [group.stop - group.start for group in others.groups])
-        functions, scales = others.matrix(codes), (variances * scale_factors**2, probabilities)
+        squares = steps.evidence.mean_squares(steps.posterior.prior.scales, steps.unit)
+        prior_variances = np.repeat(squares, [group.stop - group.start for group in others.groups])
+        functions, variances = others.matrix(codes), prior_variances * scale_factors**2
         return tuple(
-            estimation_error(*steps.last, functions, scales, output=k)
+            estimation_error(*steps.last, functions, variances, output=k)
             for k in range(self.outcome.classes)
         )
-
-    def _unexpressed(
-        self,
-        errors: Sequence[EstimationError],
-        posterior_cov: np.ndarray,
-        basis: Basis,
-        others: Basis,
-        rng: np.random.Generator,
-    ) -> np.ndarray:
-        """Return each output's mean square error beyond the posterior variance, over further synthetic records."""
-        codes, weights, directions = self.source.draw(basis, ERROR_RECORDS, rng)
-        result, functions = np.empty(len(errors)), others.matrix(codes)
-        for output, error in enumerate(errors):
-            explained = np.einsum("ij,ij->i", directions @ posterior_cov[output], directions)
-            excess = error.squares(functions, directions) - explained
-            result[output] = max(0.0, float(np.average(excess, weights=weights)))
-        return result
 
     def _calibration(
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, sample_weight: np.ndarray

@@ -27,6 +27,7 @@ from privfed.learners.parameters import (
     StrOptions,
 )
 from privfed.learners.plain import plain
+from privfed.learners.private.model import Aim
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.rulefit.alternatives import marked
 from privfed.learners.rulefit.boosting import Boosting
@@ -258,8 +259,12 @@ class _RuleFit(LearnerByWays):
         """Variable importances, scaled to a maximum of 1 (paper, Section 2.3)."""
         return self.ensemble_.variable_importances
 
-    def importance_intervals(self, level: float = 0.9) -> pd.DataFrame:
+    def importance_intervals(self, level: float = 0.9, of: Aim = "truth") -> pd.DataFrame:
         """Return importances of a short private model's features, with intervals.
+
+        Args:
+            level: of the intervals.
+            of: ``"truth"``, or ``"same"`` for the terms' fit to the same records without noise.
 
         Returns:
             columns importance, low and high, one row per feature, relative to the largest importance.
@@ -272,7 +277,7 @@ class _RuleFit(LearnerByWays):
         if any(ensemble.error is None for ensemble in self.models_):
             raise InputError(UNKNOWN)
         unit = float(model.covariate_importances.max()) or 1.0
-        ends = model.importance_intervals(level) / unit
+        ends = model.importance_intervals(level, of) / unit
         columns = np.column_stack([model.variable_importances, ends])
         return pd.DataFrame(columns, list(self.feature_names_in_), ["importance", "low", "high"])
 
@@ -423,18 +428,21 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         second = expit(self._scores(X, client))
         return np.column_stack([1 - second, second])
 
-    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+    def confidence_interval(
+        self, X: pd.DataFrame | np.ndarray, level: float = 0.9, of: Aim = "truth"
+    ) -> np.ndarray:
         """Return intervals of the second class's probabilities, shape (rows, 2), for a short private model.
 
-        They cover noise and sampling. For more than two classes, shape (rows, classes, 2).
+        They hold the true probability, or, of ``"same"``, that of the terms' fit to the same records without noise. For
+        more than two classes, shape (rows, classes, 2).
 
         Raises:
             InputError: the model's intervals are unknown.
         """
         check_is_fitted(self)
         if isinstance(self.ensemble_, ClassEnsembles):
-            return self.ensemble_.probability_intervals(self._encode(X), level)
-        return np.asarray(expit(self.ensemble_.score_intervals(self._encode(X), level)))
+            return self.ensemble_.probability_intervals(self._encode(X), level, of)
+        return np.asarray(expit(self.ensemble_.score_intervals(self._encode(X), level, of)))
 
     @property
     def _unit(self) -> tuple[float, str]:
@@ -511,10 +519,12 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
         """Predict each row's target, within its public bounds."""
         return self._in_unit(self._scores(X, client))
 
-    def confidence_interval(self, X: pd.DataFrame | np.ndarray, level: float = 0.9) -> np.ndarray:
+    def confidence_interval(
+        self, X: pd.DataFrame | np.ndarray, level: float = 0.9, of: Aim = "truth"
+    ) -> np.ndarray:
         """Return intervals of the target's mean, not of targets; see :meth:`RuleFitClassifier.confidence_interval`."""
         check_is_fitted(self)
-        return self._in_unit(self.models_[0].score_intervals(self._encode(X), level))
+        return self._in_unit(self.models_[0].score_intervals(self._encode(X), level, of))
 
     def _in_unit(self, scores: np.ndarray) -> np.ndarray:
         low, high = self.target_limits_

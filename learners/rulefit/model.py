@@ -13,7 +13,7 @@ from scipy.special import expit, logit, softmax
 
 from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
-from privfed.learners.private.model import deviations_of
+from privfed.learners.private.model import Aim, check_aim, deviations_of
 from privfed.learners.rulefit.alternatives import UNKNOWN as NOT_KNOWN
 from privfed.learners.rulefit.alternatives import Alternatives
 from privfed.learners.rulefit.cutoffs import Cutoffs
@@ -23,7 +23,7 @@ from privfed.tables.schema import Schema, shown
 
 _ARRAYS = ("weights", "supports", "deviations")
 #: Models with known intervals
-_KNOWN = ("covariance", "error", "residual_variance", "synthetic")
+_KNOWN = ("covariance", "error", "refit_error", "residual_variance", "synthetic")
 UNKNOWN = (
     "intervals are known of short private models alone; write max_terms = 20, and a private policy"
 )
@@ -39,11 +39,12 @@ class RuleEnsemble:
     weights: np.ndarray  #: coefficients of intercept, rules and linear terms, shape (1 + terms,)
     supports: np.ndarray  #: fraction of records in each rule; NaN if not released
     deviations: np.ndarray  #: std of each term's column, pooled within clients, shape (terms,)
-    #: posterior covariance of the coefficients, shape (1 + terms, 1 + terms); None if unknown
+    #: second moments of the coefficients' errors, by noise, sampling, and the engine's misspecification, shape
+    #: (1 + terms, 1 + terms); None if unknown
     covariance: np.ndarray | None = None
-    #: second moments of the coefficients' errors: by noise, sampling, and the engine's misspecification
-    error: np.ndarray | None = None
-    #: of scores: mean square difference to the engine's, and the posterior variance besides the terms'
+    error: np.ndarray | None = None  #: the same, of terms that these data selected
+    refit_error: np.ndarray | None = None  #: the same, against a fit to these records without noise
+    #: of scores: mean square difference to the engine's, and the engine's mean square error besides the terms'
     residual_variance: float = 0.0
     #: encoded synthetic records, shape (records, features); None if there are none
     synthetic: np.ndarray | None = None
@@ -59,15 +60,18 @@ class RuleEnsemble:
         blocks = [active.design(X[k : k + rows]) @ weights for k in range(0, len(X), rows)]
         return np.concatenate([np.zeros(0), *blocks])
 
-    def score_intervals(self, X: np.ndarray, level: float = 0.9) -> np.ndarray:
+    def score_intervals(self, X: np.ndarray, level: float = 0.9, of: Aim = "truth") -> np.ndarray:
         """Return intervals of F of encoded records, shape (records, 2) (InputError: unknown).
 
-        They include the terms' difference to the engine's model.
+        They hold the truth, and include the terms' difference to the engine's model; or, of ``"same"``, what the same
+        terms give if they are fitted to the records without noise.
         """
-        if self.covariance is None:
+        error = self._error_of(of)
+        if self.covariance is None or error is None:
             raise InputError(UNKNOWN)
         design, z = self.terms.design(X), deviations_of(level)
-        variances = np.einsum("ij,ij->i", design @ self.covariance, design) + self.residual_variance
+        squares, more = (error, 0.0) if of == "same" else (self.covariance, self.residual_variance)
+        variances = np.einsum("ij,ij->i", design @ squares, design) + more
         centre = design @ self.weights
         return np.column_stack([centre - z * (s := np.sqrt(variances)), centre + z * s])
 
@@ -118,35 +122,43 @@ class RuleEnsemble:
         largest = total.max(initial=0.0)
         return np.asarray(total / largest if largest > 0 else total)
 
-    def intervals(self, level: float = 0.9) -> np.ndarray:
-        """Return intervals of the coefficients, intercept first, shape (1 + terms, 2); NaN if unknown."""
-        half_widths = np.full(len(self.weights), np.nan)
-        if self.error is not None:
-            half_widths = deviations_of(level) * np.sqrt(np.diag(self.error))
+    def _error_of(self, of: Aim) -> np.ndarray | None:
+        check_aim(of)
+        return self.refit_error if of == "same" else self.error
+
+    def intervals(self, level: float = 0.9, of: Aim = "truth") -> np.ndarray:
+        """Return intervals of the coefficients, intercept first, shape (1 + terms, 2); NaN if unknown.
+
+        Of ``"truth"``: the terms' fit to the truth; of ``"same"``: to the same records without noise.
+        """
+        half_widths, error = np.full(len(self.weights), np.nan), self._error_of(of)
+        if error is not None:
+            half_widths = deviations_of(level) * np.sqrt(np.maximum(np.diag(error), 0))
         return np.column_stack([self.weights - half_widths, self.weights + half_widths])
 
-    def importance_intervals(self, level: float = 0.9) -> np.ndarray:
+    def importance_intervals(self, level: float = 0.9, of: Aim = "truth") -> np.ndarray:
         """Return intervals of the covariates' importances, shape (covariates, 2); NaN if unknown.
 
-        Coefficients vary jointly and keep their signs; no interval starts below zero.
+        Coefficients vary jointly and keep their signs; no interval starts below zero. ``of`` as in :meth:`intervals`.
         """
-        half_widths = np.full(len(self.schema.features), np.nan)
-        if self.error is not None:
+        half_widths, error = np.full(len(self.schema.features), np.nan), self._error_of(of)
+        if error is not None:
             lines = np.eye(len(half_widths))[list(self.terms.linear)]
             fractions = np.concatenate([self._fractions, lines])
             slopes = (np.sign(self.weights[1:]) * self.deviations)[:, None] * fractions
-            squares = np.einsum("kj,kl,lj->j", slopes, self.error[1:, 1:], slopes)
+            squares = np.einsum("kj,kl,lj->j", slopes, error[1:, 1:], slopes)
             half_widths = deviations_of(level) * np.sqrt(np.maximum(squares, 0))
         total = self.covariate_importances
         return np.column_stack([np.maximum(total - half_widths, 0), total + half_widths])
 
     def shape_of(
-        self, feature: int, points: np.ndarray, level: float = 0.9
+        self, feature: int, points: np.ndarray, level: float = 0.9, of: Aim = "truth"
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the effect of one covariate's own terms at some values, and its band, shape (places, 2).
 
-        Rules are centred at their support, a linear term at the middle of its limits.
+        Rules are centred at their support, a linear term at the middle of its limits. ``of`` as in :meth:`intervals`.
         """
+        error = self._error_of(of)
         boxes, sizes = self.terms.boxes, self.terms.cutoffs.sizes
         used = (boxes[..., 0] > 0) | (boxes[..., 1] < sizes)
         alone = used[:, feature] & (used.sum(axis=1) == 1)
@@ -156,9 +168,9 @@ class RuleEnsemble:
         design = self.terms.design(X)[:, chosen]
         design[:, : alone.sum()] -= np.nan_to_num(self.supports[alone])
         heights = design @ self.weights[chosen]
-        if self.error is None:
+        if error is None:
             return heights, None
-        variances = np.einsum("ij,ij->i", design @ self.error[np.ix_(chosen, chosen)], design)
+        variances = np.einsum("ij,ij->i", design @ error[np.ix_(chosen, chosen)], design)
         half_widths = deviations_of(level) * np.sqrt(np.maximum(variances, 0))
         return heights, np.column_stack([heights - half_widths, heights + half_widths])
 
@@ -312,7 +324,7 @@ class RuleEnsemble:
         if [array.shape for array in arrays.values()] != shapes:
             raise ValueError("a weight and a deviation for each term, a support for each rule")
         known = {name: restored(state[name]) for name in _KNOWN if name in state}
-        if any(known[name].shape != shapes[0] * 2 for name in _KNOWN[:2] if name in known):
+        if any(known[name].shape != shapes[0] * 2 for name in _KNOWN[:3] if name in known):
             raise ValueError("a covariance of all weights")
         if "synthetic" in known and known["synthetic"].shape[1:] != (len(schema.features),):
             raise ValueError("synthetic records of all features")
@@ -374,19 +386,21 @@ class ClassEnsembles:
         p = expit(self.scores(X))
         return np.asarray(p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300))
 
-    def probability_intervals(self, X: np.ndarray, level: float = 0.9) -> np.ndarray:
+    def probability_intervals(
+        self, X: np.ndarray, level: float = 0.9, of: Aim = "truth"
+    ) -> np.ndarray:
         """Return intervals of each class's probability of encoded records, shape (records, classes, 2).
 
         Each has the width, in log-odds, of its own model's score interval. InputError: unknown.
         """
-        intervals = np.stack([model.score_intervals(X, level) for model in self.models], axis=1)
+        intervals = np.stack([model.score_intervals(X, level, of) for model in self.models], axis=1)
         middle = logit(np.clip(self.probabilities(X), 1e-15, 1 - 1e-15))[..., None]
         half = np.diff(intervals, axis=2) / 2
         return np.asarray(expit(np.concatenate([middle - half, middle + half], axis=2)))
 
-    def importance_intervals(self, level: float = 0.9) -> np.ndarray:
+    def importance_intervals(self, level: float = 0.9, of: Aim = "truth") -> np.ndarray:
         """Return intervals of importances summed over classes, whose errors may be fully correlated."""
-        highs = [model.importance_intervals(level)[:, 1] for model in self.models]
+        highs = [model.importance_intervals(level, of)[:, 1] for model in self.models]
         total, high = self.covariate_importances, np.sum(highs, axis=0)
         return np.column_stack([np.maximum(2 * total - high, 0), high])
 

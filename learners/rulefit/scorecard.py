@@ -89,7 +89,7 @@ class ScoreCard:
         """Return the card with intercept and factor fitted to the model's scores of records, and the variance.
 
         Scores and terms are regressed on the totals by least squares: records with a total t have mean terms d(t), so
-        that their mean log-odds has the posterior variance d C d'. A fraction :data:`COMMON` of the residual variances,
+        that their mean log-odds has the mean square error d C d'. A fraction :data:`COMMON` of the residual variances,
         of scores given terms (:attr:`.RuleEnsemble.residual_variance`) and of terms given the total, is added to it.
         """
         design, totals = model.terms.design(X), self.totals(X)
@@ -120,7 +120,7 @@ class ScoreCard:
         return np.asarray(expit(self.intercept + np.asarray(totals) / self.factor))
 
     def risk_intervals(self, totals: np.ndarray, level: float = 0.9) -> np.ndarray:
-        """Return intervals of the risk of all with some total, shape (totals, 2), for noise and sampling.
+        """Return intervals of the true risk of all with some total, shape (totals, 2).
 
         Raises:
             InputError: unknown, as they are for all cards except short private models'.

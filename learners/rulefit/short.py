@@ -46,7 +46,8 @@ class ShortSettings:
     min_gain: float = 1e-4  #: gain of a swap, as a fraction of the lack of fit
     ridge: float = 1e-4  #: of coefficients, for the mean loss
     #: Factor of noise and sampling in errors of coefficients, for selection among many candidates (winner's curse).
-    selection: float = 2.2
+    selection: float = 1.45
+    error_records: int = 1_000  #: synthetic records for the error beyond the terms'
     rounding: float = 0.01  #: fraction of the records whose side a rounded threshold may change
 
 
@@ -83,7 +84,7 @@ class _Shortener:
         monotonic: Sequence[int] = (),
     ) -> None:
         self.monotonic = np.array(monotonic or [0] * len(fitted.schema.features))
-        self.fitted, self.rng, self.stable = fitted, rng, stable
+        self.fitted, self.rng, self.stable, self.output = fitted, rng, stable, output
         basis = fitted.basis
         self.codes, self.mass, directions = fitted.source.draw(basis, SETTINGS.records, rng)
         self.sizes = basis.grid.sizes
@@ -94,14 +95,13 @@ class _Shortener:
         total = fitted.start + np.concatenate(added)
         self.scores, self.slopes = fitted.outcome.log_odds(total, output)
         self.logistic = fitted.outcome.kind != "number"
-        self.directions, self.spread = directions, np.zeros(len(directions))
+        self.directions, variances = directions, np.zeros(len(directions))
         if fitted.covariance is not None:
             for slope, covariance in zip(self.slopes.T, fitted.covariance, strict=True):
-                variance = np.einsum("ij,ij->i", directions @ covariance, directions)
-                self.spread += slope**2 * np.maximum(variance, 0)
-        self.variance = float(np.average(self.spread, weights=self.weights))
-        # beyond what terms could express
-        self.spread += self.slopes**2 @ fitted.unexpressed
+                along = np.einsum("ij,ij->i", directions @ covariance, directions)
+                variances += slope**2 * np.maximum(along, 0)
+        self.variance = float(np.average(variances, weights=self.weights))
+        self.rates = self._rates(fitted.outcome.predictions(total), output)
 
     @property
     def weights(self) -> np.ndarray:
@@ -138,13 +138,13 @@ class _Shortener:
         rules = [k for k in order if k < len(boxes)]
         linear = [int(lines[k - len(boxes)]) for k in order if k >= len(boxes)]
         unit = 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here
-        squares = (self.scores - weights[0] - design @ weights[1:]) ** 2 + self.spread
-        covariance = error = None
-        if self.fitted.covariance is not None and self.fitted.errors:
-            covariance, error = self._errors(influence)
-            error = unit**2 * error
-            terms = np.column_stack([np.ones(len(design)), design])
-            squares -= np.einsum("ij,ij->i", terms @ covariance, terms)
+        misfit = (self.scores - weights[0] - design @ weights[1:]) ** 2
+        residual = float(np.average(misfit, weights=self.weights))
+        errors: tuple[np.ndarray | None, ...] = (None, None, None)
+        if self.fitted.errors:
+            covariance, error, refit = self._errors(influence)
+            residual += self._unexplained(design, covariance)
+            errors = tuple(unit**2 * matrix for matrix in (covariance, error, refit))
         means = self.mass @ design / self.mass.sum()
         variances = self.mass @ (design - means) ** 2 / self.mass.sum()
         cutoffs, kept = self._compact(boxes[rules], limits)
@@ -154,9 +154,10 @@ class _Shortener:
             unit * weights,
             means[: len(rules)],
             np.sqrt(variances),
-            covariance=None if covariance is None else unit**2 * covariance,
-            error=error,
-            residual_variance=unit**2 * max(0.0, float(np.average(squares, weights=self.weights))),
+            covariance=errors[0],
+            error=errors[1],
+            refit_error=errors[2],
+            residual_variance=unit**2 * max(0.0, residual),
             synthetic=self._synthetic(),
         )
         if comparison is None:
@@ -164,18 +165,53 @@ class _Shortener:
         found = self._alternatives(comparison.among(order), boxes, lines, model.rules)
         return replace(model, alternatives=found)
 
-    def _errors(self, influence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients' posterior covariance and errors' second moments, from :meth:`_refit`'s influence."""
-        assert self.fitted.covariance is not None
-        covariance = error = np.zeros((len(influence), len(influence)))
+    def _rates(self, predictions: np.ndarray, output: int) -> np.ndarray:
+        """Return covariances of an output's sampling with each output's, times the records' mass, shape (records, outputs).
+
+        Residuals of classes k and l have the covariance P_k (1 if k = l, else 0) - P_k P_l; a number's, one.
+        """
+        mass = (self.mass / self.mass.sum())[:, None]
+        if not self.logistic:
+            return np.asarray(mass * np.ones_like(predictions))
+        same = np.arange(predictions.shape[1]) == output
+        return np.asarray(mass * predictions[:, [output]] * (same - predictions))
+
+    def _errors(self, influence: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return second moments of the coefficients' errors, from :meth:`_refit`'s influence R diag(rates).
+
+        Coefficients beta = R diag(rates) F change with F's errors (psi - b phi K A psi) . u - b phi K (e + v) of
+        :class:`.EstimationError`. Those fitted to the records themselves, without noise, differ from the truth's by R f
+        / N, with sampling f of the terms' own sums; cov(e, f) = s N phi' diag(rates) R'.
+
+        Returns:
+            against the truth; the same with noise and sampling times ``selection``; and this, against the terms fitted
+            to the same records without noise.
+        """
+        records, rates = max(self.fitted.records, 1.0), self.rates[:, self.output]
+        loads = influence / np.maximum(rates, 1e-300)  # R
+        whole = noise = cross = np.zeros((len(influence), len(influence)))
         others = self.fitted.of_others(self.codes)
-        outputs = zip(self.slopes.T, self.fitted.covariance, self.fitted.errors, strict=True)
-        for slope, posterior, moments in outputs:
+        for slope, rate, error in zip(self.slopes.T, self.rates.T, self.fitted.errors, strict=True):
             along, across = (influence * slope) @ self.directions, (influence * slope) @ others
-            covariance = covariance + along @ posterior @ along.T
-            whole, noise = moments.covariances(across, along)
-            error = error + whole + (SETTINGS.selection**2 - 1) * noise
-        return covariance, error
+            total, noisy = error.covariances(across, along)
+            whole, noise = whole + total, noise + noisy
+            cross = (
+                cross + error.sampling * along @ error.gain @ (self.directions.T * rate) @ loads.T
+            )
+        sampling = self.fitted.errors[0].sampling / records
+        refit = noise - cross - cross.T + sampling * influence @ loads.T
+        more = SETTINGS.selection**2
+        return whole, whole + (more - 1) * noise, whole - noise + more * refit
+
+    def _unexplained(self, design: np.ndarray, covariance: np.ndarray) -> float:
+        """Return the mean square error of F beyond the coefficients', over the first synthetic records."""
+        first = slice(SETTINGS.error_records)
+        terms = np.column_stack([np.ones(len(design[first])), design[first]])
+        squares = -np.einsum("ij,ij->i", terms @ covariance, terms)
+        others = self.fitted.of_others(self.codes[:, first])
+        for slope, error in zip(self.slopes[first].T, self.fitted.errors, strict=True):
+            squares += slope**2 * error.squares(others, self.directions[first])
+        return float(np.average(squares, weights=self.weights[first]))
 
     def _signs(self, boxes: np.ndarray) -> np.ndarray:
         """Return each rule's required sign: 1 or -1, 0 for any, NaN if no sign is allowed."""

@@ -255,18 +255,18 @@ def test_two_classes_that_are_no_zero_and_one_have_the_second_s_interval() -> No
     assert ((low <= told) & (told <= high)).all() and (high - low).mean() < 0.5
 
 
-def test_a_file_of_the_first_outputs_errors_alone_is_read() -> None:
-    """As models were written before: one covariance, one number for what is not expressed, one error or none."""
+def test_a_file_without_todays_errors_is_read() -> None:
+    """As models were written before: predictions stay, and no interval is known."""
     learner = fitted("binary")
     saved = json.loads(json.dumps(learner.to_dict()))
     model, known = engine("binary").model, _state(saved)
     assert model.covariance is not None
-    known |= {"covariance": plain(model.covariance[0]), "unexpressed": float(model.unexpressed[0])}
-    (known["error"],) = known.pop("errors")
+    known |= {"covariance": plain(model.covariance[0]), "unexpressed": 0.1, "error": None}
+    del known["errors"], known["further"]
     again = type(learner).from_dict(saved)
-    assert np.array_equal(again.confidence_interval(FRAME), learner.confidence_interval(FRAME))
-    known["error"] = None  # no band is known then, the posterior's own stands in
-    assert type(learner).from_dict(saved).plot("age").lines
+    assert np.array_equal(again.predict_proba(FRAME), learner.predict_proba(FRAME))
+    with pytest.raises(InputError, match="nothing is known"):
+        again.confidence_interval(FRAME)
 
 
 def test_a_file_with_all_numbers_as_text_is_read() -> None:

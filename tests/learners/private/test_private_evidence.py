@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from privfed import Column
 from privfed.learners.private.basis import Basis
@@ -68,17 +68,33 @@ def test_the_likeliest_scales_are_no_worse_than_any_common_one() -> None:
 
 
 def test_squared_scales_are_means_over_what_the_sums_leave_open() -> None:
-    """Many sums tell one scale; few leave larger ones open, by the density on a finer grid."""
-    many = evidence((2.0, 2.0), 3, 4000 // 20)
-    scales = many.likeliest(np.array([0.7, 0.7]), 1.0)
-    assert many.factor_chances(scales, 1.0) @ SCALE_FACTORS**2 == pytest.approx(1, rel=0.15)
-    few = evidence((0.5, 0.5), 5, 2)
-    scales = few.likeliest(np.array([0.7, 0.7]), 1.0)
-    found = few.factor_chances(scales, 1.0) @ SCALE_FACTORS**2
-    factors = 2.0 ** np.linspace(-2.25, 2.25, 400)
-    chances = np.exp([few.density(one * scales, 1.0) for one in factors])
-    assert found == pytest.approx(chances @ factors**2 / chances.sum(), rel=0.05)
-    assert found > 1.1
+    """Many sums tell one scale, and that a kind is absent; few sums leave all open, by the density of each."""
+    many = evidence((2.0, 0.0), 3, 200)
+    scales = np.array([2.0, 0.5])
+    found = many.mean_squares(scales, 1.0) / scales**2
+    assert found[0] == pytest.approx(1, rel=0.15) and found[1] < 0.15
+    few, scales = evidence((0.5, 0.5), 5, 2), np.array([0.6, 0.7])
+    for group, found in enumerate(few.mean_squares(scales, 0.8)):
+        own = [scales * np.where(np.arange(2) == group, one, 1.0) for one in SCALE_FACTORS]
+        mean, deviation = SETTINGS.log_scale_mean, SETTINGS.log_scale_std
+        heights = [norm.pdf(np.log(one[group] / 0.8), mean, deviation) for one in own[1:]]
+        present = (1 - SETTINGS.absent) * np.array(heights) / sum(heights)
+        chances = np.array([SETTINGS.absent, *present]) * np.exp(
+            [few.likelihood(one) for one in own]
+        )
+        wanted = chances @ [one[group] ** 2 for one in own] / chances.sum()
+        assert found == pytest.approx(wanted, rel=1e-5)
+
+
+def test_trees_of_more_levels_share_their_factor() -> None:
+    """Of five groups the last two are moved together, the first three alone."""
+    rng, moved = np.random.default_rng(1), np.eye(10)
+    groups = [np.diag(np.repeat(np.eye(5)[k], 2)) for k in range(5)]
+    found = MarginalLikelihood([rng.normal(0, 2, 10)], [groups], [moved])
+    scales = np.array([0.5, 0.6, 0.7, 0.8, 0.9])
+    factors = found.mean_squares(scales, 1.0) / scales**2
+    assert factors[3] == pytest.approx(factors[4])
+    assert len(set(np.round(factors, 6))) == 4
 
 
 def posterior(functions: np.ndarray, scale: float = 1.0, free: float = 0.1) -> WeightPosterior:

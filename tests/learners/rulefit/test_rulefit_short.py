@@ -20,7 +20,7 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
-from privfed.learners.rulefit.short import _Selection, _Shortener, roundest, shortened
+from privfed.learners.rulefit.short import SETTINGS, _Selection, _Shortener, roundest, shortened
 from privfed.learners.saved import load, save
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
@@ -284,20 +284,22 @@ def test_thresholds_of_whole_numbers_are_floats_like_all_others() -> None:
     assert cuts and {type(cut) for cut in cuts} == {float}
 
 
-def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
-    """The posterior's root, added to the engine's weights column by column, moves the refit by its image."""
+def test_coefficients_move_with_the_scores_as_their_errors_say() -> None:
+    """The errors' root, added to the engine's weights column by column, moves the refit by its image."""
     engine = whole()
-    assert engine.covariance is not None
-    (spread,) = engine.covariance
-    root = np.linalg.cholesky(spread + 1e-9 * np.eye(len(spread)))
+    (error,) = engine.errors
+    engine = replace(engine, errors=(replace(error, variances=np.zeros_like(error.variances)),))
+    root = np.linalg.cholesky(error.noise + 1e-9 * np.eye(len(error.noise)))
     held = _Shortener(engine, np.random.default_rng(1), stable=False)
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]).astype(
         float
     )
     centre, influence = held._refit(design)
     along = influence @ held.directions
-    covariance = along @ spread @ along.T
-    assert np.allclose(covariance, held._errors(influence)[0])
+    noise = along @ error.noise @ along.T
+    covariance, selected, _ = held._errors(influence)
+    assert np.allclose(noise, covariance)
+    assert np.allclose(SETTINGS.selection**2 * noise, selected)
     held.fitted = replace(engine, covariance=None)
     scores, moved = held.scores, []
     for own in (held.directions @ root).T:
@@ -306,15 +308,32 @@ def test_coefficients_move_with_the_scores_as_their_covariance_says() -> None:
     assert np.allclose(np.array(moved).T @ np.array(moved), covariance, rtol=1e-3, atol=1e-6)
 
 
-def test_predictions_hold_what_the_engine_cannot_express() -> None:
-    """Beside what the terms miss of the engine; terms, coefficients and their intervals stay."""
+def test_errors_against_the_same_terms_without_noise_are_those_of_two_fits() -> None:
+    """Of one sampling of the records, record by record: in the engine's sums, and in the terms' own fit to the records."""
     engine = whole()
-    assert engine.unexpressed > 0
-    more = replace(engine, unexpressed=engine.unexpressed + 0.3)
+    (error,) = engine.errors
+    held = _Shortener(engine, np.random.default_rng(2), stable=False)
+    design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4]).astype(float)
+    influence, rates = held._refit(design)[1], held.rates[:, 0]
+    residuals = np.sqrt(error.sampling * engine.records * rates)[:, None]  # one record's at a time
+    sampled = (residuals * held.directions) @ error.gain.T  # the engine's weights move
+    none = 0 * error.variances
+    known = replace(error, variances=none, noise=sampled.T @ sampled)
+    held.fitted = replace(engine, errors=(known,))
+    learned = sampled @ (influence @ held.directions).T
+    refitted = residuals * (influence / rates).T / engine.records
+    wanted = (learned - refitted).T @ (learned - refitted) * SETTINGS.selection**2
+    assert held._errors(influence)[2] == pytest.approx(wanted, rel=1e-6, abs=1e-9)
+
+
+def test_predictions_hold_what_the_engine_cannot_express() -> None:
+    """Beside what the terms miss of the engine; the terms stay."""
+    engine = whole()
+    (error,) = engine.errors
+    more = replace(engine, errors=(replace(error, variances=4 * error.variances),))
     one, other = (shortened(own, 20, np.random.default_rng(1)) for own in (engine, more))
-    assert other.residual_variance == pytest.approx(one.residual_variance + 0.3)
+    assert other.residual_variance > one.residual_variance > 0
     assert np.array_equal(one.weights, other.weights)
-    assert np.array_equal(one.intervals(), other.intervals())
 
 
 def test_intervals_hold_what_they_are_of() -> None:
