@@ -56,7 +56,7 @@ def covariate_shift(
     """
     clients, features = len(federation.clients), len(federation.schema.features)
     if clients < 2:
-        raise InputError("telling clients apart needs two of them or more")
+        raise InputError("comparing clients needs at least two")
     seed = int(np.random.default_rng(random_state).integers(2**62))
     params = ForestParams(
         trees=1,

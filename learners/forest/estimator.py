@@ -326,7 +326,8 @@ class _FedForest(LearnerByWays):
         """
         if not isinstance(self.model_, PrivateForest):
             raise InputError(
-                "made-up records are drawn from a private model's releases; fit under private(epsilon)"
+                "synthetic records are drawn from a private model's releases; fit with a private(epsilon) "
+                "policy"
             )
         if rows < 1:
             raise InputError(f"rows must be at least 1, not {rows!r}")
@@ -428,8 +429,8 @@ class FedForestClassifier(_FedForest, FederatedClassifier):
         super().check(schema)
         if not self._classes(schema):
             raise InputError(
-                "FedForestClassifier needs a target of categories, or of whole numbers with at most "
-                "100 values between its bounds; for other numbers take FedForestRegressor"
+                "FedForestClassifier needs a target of categories, or of whole numbers with at most 100 values "
+                "between its bounds; for other numbers use FedForestRegressor"
             )
 
     def _classes(self, schema: Schema) -> int:

@@ -62,9 +62,9 @@ def _outcome(schema: Schema, numbers: bool) -> Outcome:
     few = one_bin_each(target) and outcome.classes <= MOST_CLASSES
     if outcome.kind == "classes" and not few:
         raise InputError(
-            f"in private a forest tells apart up to {MOST_CLASSES} categories or {WHOLE} integers, "
-            f'and {target.name!r} is no such target; declare kind = "category" and its categories '
-            "in the schema, or take FedForestRegressor for a number"
+            f"a private forest distinguishes up to {MOST_CLASSES} categories or {WHOLE} integers, and "
+            f'the target {target.name!r} is neither; declare kind = "category" and its categories in the '
+            "schema, or use FedForestRegressor for a number"
         )
     return outcome
 
@@ -219,7 +219,7 @@ class PrivateForest:
     def to_text(self, head: Mapping[str, Any]) -> str:
         """Raise InputError: its trees add up through a link, which the text form lacks."""
         raise InputError(
-            "a private model is no set of rules; write describe(tree=0) or to_sklearn()"
+            "a private model is not a set of rules; write describe(tree=0) or to_sklearn()"
         )
 
     def readable(self) -> dict[str, str]:

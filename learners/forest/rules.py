@@ -181,7 +181,7 @@ def parse(text: str) -> dict[str, Any]:
     try:
         head: dict[str, Any] = json.loads(first)
     except ValueError:
-        raise InputError("the first line of a forest's text is JSON; keep it as it was") from None
+        raise InputError("the first line of a forest's text is JSON; keep it unchanged") from None
     trees: list[list[_Leaf]] = []
     for number, line in enumerate(map(str.strip, rest.splitlines()), start=2):
         if _BEGIN.fullmatch(line):
@@ -205,7 +205,7 @@ def _leaf(line: str, number: int) -> _Leaf:
             conditions = tuple((json.loads(name), sign, split) for name, sign, split in steps)
             return _Leaf(conditions, int(records), numbers)
     raise InputError(
-        f'line {number} is no rule; write "name" <= number and "name" in ["a"] => records: value'
+        f'line {number} is not a rule; write "name" <= number and "name" in ["a"] => records: value'
     )
 
 

@@ -69,8 +69,8 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     unsure = refinement.records < noise_total
     if unsure:
         warnings.warn(
-            f"the noise in all histograms together could be {noise_total:.0f} records by "
-            "itself: the budget is too small for so few; the model may be no better than a constant",
+            f"the noise of all histograms could amount to {noise_total:.0f} records: the budget is too small "
+            "for so few records, and the model may be no better than a constant",
             Note,
             stacklevel=5,
         )

@@ -24,9 +24,7 @@ from privfed.tables.schema import Schema, shown
 _ARRAYS = ("weights", "supports", "deviations")
 #: Models with known intervals
 _KNOWN = ("covariance", "error", "refit_error", "residual_variance", "synthetic")
-UNKNOWN = (
-    "intervals are known of short private models alone; write max_terms = 20, and a private policy"
-)
+UNKNOWN = "intervals are available for short private models only; write max_terms = 20, and a private policy"
 BLOCK = 2**22  #: Maximum cells of a design matrix filled at once
 
 

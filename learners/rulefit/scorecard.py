@@ -127,7 +127,8 @@ class ScoreCard:
         """
         if self.variance is None:
             raise InputError(
-                "intervals are known of cards of short private models alone; write max_terms = 20, and a private policy"
+                "intervals are available for cards of short private models only; write max_terms = 20, and a "
+                "private policy"
             )
         t = np.asarray(totals, float)
         variances = np.maximum(np.polynomial.polynomial.polyval(t, self.variance), 0)

@@ -382,8 +382,8 @@ def digits(number: str) -> int:
     ("change", "told"),
     [
         (lambda text: text.replace("{", "", 1), "first line"),
-        (lambda text: text.replace("<=", "<", 1), "is no rule"),
-        (lambda text: text.replace(" => ", " -> ", 1), "is no rule"),
+        (lambda text: text.replace("<=", "<", 1), "is not a rule"),
+        (lambda text: text.replace(" => ", " -> ", 1), "is not a rule"),
         (lambda text: "\n".join(text.splitlines()[:-1]), "two sides|part at one condition"),
         (lambda text: text.replace("tree 0:", "", 1), "before the first"),
         (lambda text: text + "tree 1:\n", "no rules"),
