@@ -49,9 +49,8 @@ class Settings:
     min_eigenvalue: float = 1e-5  #: of normal equations, in the greatest
     #: at which lines are rejected for any feature, so that the tree splits on those whose means depart from one
     line_level: float = 0.01
-    min_beyond_line: float = (
-        0.02  #: of the residuals' variance, that such a feature's sets explain beyond the line
-    )
+    #: of the residuals' variance, that such a feature's sets explain beyond the line
+    min_beyond_line: float = 0.02
     max_splits: int = 2  #: on such features
     max_leaves: int = 27  #: then
     # coordinates of the private linear model
