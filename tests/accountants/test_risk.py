@@ -203,7 +203,7 @@ def test_odds_that_guessing_has_are_refused() -> None:
 def test_odds_are_said_of_a_hundred_people() -> None:
     """Membership, one answer with its base rate, and delta once, where there is one."""
     said = Tradeoff.approximate(1.0, 1e-5).in_odds(0.01, 0.1)
-    assert "finds at most 2.72 on average" in said[0] and "at most 45.1 times" in said[1]
+    assert "finds at most 2.72 of 100 people" in said[0] and "at most 45.1 times" in said[1]
     # A release of all records with probability delta is (0, delta)-private: whoever is hit, all may be.
     assert "no protection at all on average, or all of them at once" in said[2]
     assert len(said) == 3 and len(Tradeoff.pure(1.0).in_odds(0.01, 0.1)) == 2

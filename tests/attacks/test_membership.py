@@ -210,7 +210,7 @@ def test_private_diabetes(diabetes) -> None:  # type: ignore[no-untyped-def]
     trained = diabetes("private")
     (found,) = Membership().run(trained.transcript, trained.truth, trained.schema)
     assert 0.5 < found.value < 0.9
-    names = ("scaling", "level", "moments", "residuals")
+    names = ("scaling", "level", "moments", "residuals", "residuals_by_set")
     kinds = {f"fuzzy_tree.{name}" for name in names}
     assert set(found.releases) == kinds
 

@@ -95,7 +95,7 @@ def test_the_model_is_read_and_saved(way: str) -> None:
 def test_what_is_of_two_classes_alone_says_so() -> None:
     """Score cards; and there may be no more than 64 classes."""
     learner = fitted("short")
-    with pytest.raises(InputError, match="score cards are of two classes"):
+    with pytest.raises(InputError, match="score cards are for two classes"):
         learner.scorecard()
     many = Column("y", "category", categories=tuple(map(str, range(65))))
     with pytest.raises(InputError, match="up to 64 classes"):
