@@ -82,6 +82,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         Level,
         Moments,
         Residuals,
+        ResidualsBySet,
         Leaves,
         Activations,
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from privfed.learners.fuzzy_tree.fuzzy import Peaks
 from privfed.learners.fuzzy_tree.growth import FuzzyNode, LevelSums, branch_out
@@ -131,4 +131,4 @@ def beyond_line(
     left = means - scaled @ np.linalg.lstsq(scaled, means, rcond=None)[0]
     chi_square = float(left @ left)
     explained = float(w @ (left**2 * variances)) * max(1 - degrees / max(chi_square, 1e-12), 0.0)
-    return explained, float(chi2.sf(chi_square, degrees))
+    return explained, float(chdtrc(degrees, chi_square))

@@ -369,4 +369,4 @@ def test_a_file_that_is_no_ledger_is_bad_input_and_no_broken_ledger(
     write_study: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A wrong path accuses nobody."""
-    _refused(capsys, ["ledger", "verify", str(write_study())], "is no ledger; give")
+    _refused(capsys, ["ledger", "verify", str(write_study())], "is not a ledger; give")

@@ -281,7 +281,7 @@ def test_a_finished_study_has_a_page_for_each_reader(
 def test_an_epsilon_in_odds_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     """What it means, the largest for given odds, and one clear error for what cannot be read."""
     assert status(["epsilon", "1"]) == FINE
-    assert "at most 2.72 on average" in capsys.readouterr().out
+    assert "at most 2.72 of 100 people" in capsys.readouterr().out
     assert status(["epsilon", "--risk", "at most 5 in 100"]) == FINE
     assert capsys.readouterr().out.startswith("epsilon 1.609")
     for words in (["epsilon"], ["epsilon", "1", "--risk", "1 in 2"], ["epsilon", "--risk", "few"]):

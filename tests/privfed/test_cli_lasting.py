@@ -169,12 +169,12 @@ def test_a_ledger_put_back_from_a_copy_is_refused(
     shutil.copytree(copy, owners)
     if lost == "gone":
         (owners / "south.db").unlink()
-    expected = "put back from an older copy" if lost == "older" else "is gone, though it answered"
+    expected = "restored from an older copy" if lost == "older" else "is gone, though it answered"
     capsys.readouterr()
     assert status(["price", study("three")]) == BAD_INPUT
     assert expected in capsys.readouterr().err
     assert run(study("three"), tmp_path / "three") == BAD_INPUT
-    assert "put back from an older copy" in (told := capsys.readouterr().err) or expected in told
+    assert "restored from an older copy" in (told := capsys.readouterr().err) or expected in told
     for command in ("verify", "noise"):
         assert status(["ledger", command, str(owners)]) == BREACH
         assert "BROKEN south" in capsys.readouterr().err
@@ -223,7 +223,7 @@ def test_a_project_that_was_copied_has_no_second_budget(
     assert run(forked, tmp_path / "two") == FINE
     (tmp_path / "forked" / "north.secret").unlink()
     assert run(study("three", "1", '"owners"', '"forked"'), tmp_path / "three") == BAD_INPUT
-    assert "is lost; put it back" in capsys.readouterr().err
+    assert "is lost; restore it" in capsys.readouterr().err
 
 
 def test_ledgers_of_which_no_head_is_known_are_said_to_be(
@@ -445,7 +445,7 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     assert [line.split(":")[0] for line in lines] == 3 * ["north"] + 3 * ["south"] + ["note"]
     whole, one, left = lines[:3]
     assert f"all: {EACH} charges" in whole and "epsilon 8 for any further queries" in whole
-    assert "study one: a share of" in one and "epsilon 2 at delta 1e-05 given all" in one
+    assert "study one: a share of" in one and "epsilon 2 at delta 1e-05 given everything" in one
     assert f"{EACH} charges" in one and "room for a study of epsilon" in left
     assert status(["ledger", "export", str(owners)]) == FINE
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

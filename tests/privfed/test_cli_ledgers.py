@@ -109,7 +109,7 @@ def test_each_owner_tests_the_noise_of_all_her_releases(
     path = finished / "private" / "ledgers" / "north.db"
     copy = shutil.copy(path, finished.parent / "copied.db")  # as an owner gives it to the server
     assert status(["ledger", "noise", str(copy)]) == FINE
-    assert "NOT LOOKED, copied.noise is not beside it" in capsys.readouterr().out
+    assert "NOT LOOKED, copied.noise is not in its folder" in capsys.readouterr().out
     store = LocalStore(path.with_suffix(ENDING), "north")
     cells, total, squares = store[NAME]["score all"]
     store[NAME] = {"score all": (cells, total, squares / 4)}

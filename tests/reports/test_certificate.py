@@ -315,7 +315,7 @@ def test_a_refusal_or_a_nobody_is_not_signed(tmp_path: Path, key: Path) -> None:
         ),
         ("max_epsilon = 3\nunits = ['recrod']", r'invalid enum .* write units = \["record"\]'),
         ("max_epsilon = 3\nmax_area = 'no'", 'write max_area = 0.7, or "none"'),
-        ("max_epsilon = ", "is no TOML: Invalid value"),
+        ("max_epsilon = ", "is not TOML: Invalid value"),
         ("max_epsilon = 3\nmax_area = nan", "max_area must be finite"),
         ("max_epsilon = inf", "max_epsilon must be finite"),
     ],

@@ -58,5 +58,5 @@ def test_an_outcome_shift_is_found() -> None:
 def test_one_client_has_none_to_differ_from() -> None:
     """A clear error."""
     frame = pd.DataFrame(np.zeros((9, 4)), columns=[*"abc", "y"])
-    with pytest.raises(InputError, match="two of them"):
+    with pytest.raises(InputError, match="at least two"):
         covariate_shift(UngatedDisclosure.from_frame(frame, SCHEMA))

@@ -1,5 +1,7 @@
 """Splits of a private tree on features whose effects are no lines."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from privfed import Column, LocalDisclosure, Schema
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.fuzzy_tree.growth import FuzzyNode, FuzzySums, LevelSums
+from privfed.learners.fuzzy_tree.linear import ResidualsBySet
 from privfed.learners.fuzzy_tree.main_effects import GrownTree, beyond_line
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 
@@ -118,3 +121,15 @@ def test_many_sets_are_joined() -> None:
     tree = grown(peaks=tuple(np.linspace(0, 1, 7).tolist()))
     tree.split_on([0, 1])
     assert len(tree.leaves) == 9 and tree.sets[0] == (0.0, 0.5, 1.0) and len(tree.sets[2]) == 7
+
+
+def test_a_policy_without_residuals_by_set_is_learned_from() -> None:
+    """An owner's file written before that query existed: one split at most, and a finite model."""
+    learner, table = FuzzyTreeRegressor(), drawn(2000, 0, curved=True)
+    policy = learner.private("4")
+    guards = {kind: own for kind, own in policy.guards.items() if kind != ResidualsBySet.kind}
+    policy = replace(policy, guards=guards)
+    federation = LocalDisclosure.from_frame(
+        table, "y", client="owner", schema=SCHEMA, policy=policy, seed=0
+    )
+    assert learner.fit(federation).depth_ <= 1 and error(learner, True) < 1.05

@@ -107,7 +107,7 @@ def test_what_no_record_can_be_drawn_from() -> None:
             held, "y", client="owner", schema=schema, policy=model.published()
         )
     )
-    with pytest.raises(InputError, match=r"fit under private\(epsilon\)"):
+    with pytest.raises(InputError, match=r"fit with a private\(epsilon\)"):
         model.synthesize(10)
     with pytest.raises(InputError, match="rows must be at least 1, not 0"):
         fitted("binary").synthesize(0)

@@ -121,5 +121,5 @@ def test_a_damaged_journal_is_one_error(tmp_path: Path, damage: str) -> None:
         path = tmp_path
     else:
         path = tmp_path / "nowhere" / "journal"
-    with pytest.raises(InputError, match=r"cannot be used.*put it back"):
+    with pytest.raises(InputError, match=r"cannot be used.*restore it"):
         Journal(path)

@@ -89,7 +89,7 @@ def test_an_answer_that_fails_is_silence(tmp_path: Path, capfd: pytest.CaptureFi
         raise RuntimeError("SECRET=42")
 
     with SocketServer(tmp_path / "socket", fail):
-        with pytest.raises(ChannelError, match="nobody answers"):
+        with pytest.raises(ChannelError, match="no process answers"):
             call_socket(tmp_path / "socket", b"ab", seconds=5)
         assert (
             SocketCarrier({"north": tmp_path / "socket", "south": tmp_path / "no"})(

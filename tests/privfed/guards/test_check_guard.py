@@ -356,7 +356,7 @@ def test_the_command_prints_and_writes_the_verdict_as_text_data_and_page(
             "no.csv: cannot be read (no such file",
         ),
         (["python:guard_examples:flower_mod", "--epsilon", "1"], "(TypeError, guard_examples.py:1"),
-        (["python:guard_examples:seed", "--epsilon", "1"], "(TypeError); mend that, or"),
+        (["python:guard_examples:seed", "--epsilon", "1"], "(TypeError); correct that, or"),
     ],
 )
 def test_bad_input_is_one_line_that_says_what_to_write(

@@ -209,7 +209,7 @@ def test_the_canonical_form_is_injective_in_lengths() -> None:
 )
 def test_heads_are_read_strictly(text: str) -> None:
     """A misspelt head is one clear error."""
-    with pytest.raises(InputError, match="is no head"):
+    with pytest.raises(InputError, match="is not a head"):
         Head.parse(text)
 
 

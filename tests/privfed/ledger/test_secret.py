@@ -113,7 +113,7 @@ def test_whoever_begins_at_the_same_time_gets_the_same(tmp_path: Path) -> None:
 def test_a_damaged_secret_is_told(tmp_path: Path) -> None:
     """Cut short, it is refused, and the message says what to do and nothing of its bytes."""
     (tmp_path / "clinic.secret").write_bytes(b"half a secret")
-    with pytest.raises(LedgerError, match="put it back") as told:
+    with pytest.raises(LedgerError, match="restore it") as told:
         secret_beside(tmp_path / "clinic.db")
     assert "half" not in str(told.value)
 

@@ -95,7 +95,7 @@ def test_a_file_that_is_no_shelf_is_told(tmp_path: Path) -> None:
     """One line: what, where, what to do."""
     (tmp_path / "a.shelf").write_text("no database " * 100)
     with pytest.raises(
-        LedgerError, match=r"a\.shelf: is damaged.*put it back from a backup, or name another file"
+        LedgerError, match=r"a\.shelf: is damaged.*restore it from a backup, or name another file"
     ):
         len(LocalStore(tmp_path / "a.shelf", "a"))
     with pytest.raises(LedgerError, match=r"belongs to data set 'a', not 'b'"):

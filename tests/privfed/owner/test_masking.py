@@ -106,7 +106,7 @@ def test_a_roster_with_another_key_is_refused() -> None:
 def test_a_key_of_small_order_is_refused() -> None:
     """A pair's secret with it would be known to all."""
     keys = {**roster(2), "zero": "00" * 32}
-    with pytest.raises(InputError, match="no X25519 key"):
+    with pytest.raises(InputError, match="not an X25519 key"):
         KEYS["o00"].mask(np.zeros(3, np.int64), keys, "o00", b"view")
 
 

@@ -162,9 +162,9 @@ def test_a_file_copied_under_a_running_gate_names_the_command_that_copies(tmp_pa
 def test_another_one_s_secret_is_not_copied(path: Path, tmp_path: Path) -> None:
     """A copy is refused that could not answer as its original does; nothing else is a ledger."""
     (tmp_path / "copy").mkdir()
-    with pytest.raises(InputError, match="is no copy of a ledger"):
+    with pytest.raises(InputError, match="is not a copy of a ledger"):
         restore(tmp_path / "copy", path)
     renewed_secret(path)
-    with pytest.raises(LedgerError, match="another one's"):
+    with pytest.raises(LedgerError, match="belongs to another ledger"):
         back_up(path, tmp_path / "copy")
     assert not list((tmp_path / "copy").iterdir())

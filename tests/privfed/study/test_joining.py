@@ -156,7 +156,7 @@ def test_a_study_that_does_not_fit_what_is_left_is_refused(owner: Path) -> None:
         Joining.of(owner, large)
     text = STUDY.format(name="Strange", epsilon="1").replace('"north"', '"south"')
     strange = Study.from_toml(study(owner.parent, "Strange", "1", text))
-    with pytest.raises(InputError, match="none of the study's clients"):
+    with pytest.raises(InputError, match="not one of the study's clients"):
         Joining.of(owner, Deployment.of(strange, owner))
     text = STUDY.format(name="Open", epsilon="1").replace('epsilon = "1"', 'base = "published"')
     with pytest.raises(InputError, match="no finite guarantee"):

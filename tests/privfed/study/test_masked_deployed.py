@@ -118,7 +118,7 @@ def test_a_key_of_somebody_else_or_of_nobody_is_refused(
     policy.write_text(policy.read_text().replace(right.strip(), ""))
     (keys / "south.mask").write_text("0" * 64)
     assert status(["owner", "masks", str(first), str(keys)]) == BAD_INPUT
-    assert "no X25519 key" in capsys.readouterr().err
+    assert "not an X25519 key" in capsys.readouterr().err
 
 
 def test_an_older_copy_opens_no_gate_whose_masks_it_would_use_again(
@@ -133,7 +133,7 @@ def test_an_older_copy_opens_no_gate_whose_masks_it_would_use_again(
     list(amended([folder / "ledger.db"], "9", None))
     shutil.rmtree(folder)
     shutil.copytree(kept, folder)
-    with pytest.raises(LedgerError, match="put back from an older copy"):
+    with pytest.raises(LedgerError, match="restored from an older copy"):
         owner.opened()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("forgotten")))
     with pytest.raises(LedgerError, match="no head of it is known on this machine"):

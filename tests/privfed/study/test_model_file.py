@@ -162,7 +162,7 @@ def test_what_is_no_tree_is_refused_by_its_name(
     (tmp_path / "text.joblib").write_text("a,b\n1,2\n")
     faults = {
         "text.joblib": "no model that could be read",
-        "train.csv": "is none of",
+        "train.csv": "is not one of",
         "absent.pkl": "its path",
     }
     for name, text in faults.items():
@@ -180,8 +180,8 @@ def test_tables_that_do_not_fit_are_told_in_one_sentence(
     cases = {
         "no column 'a'": train.drop(columns="a"),
         "--target COLUMN, one of": train.assign(d=1.0),
-        "no column beside the model's features": train.drop(columns="ill"),
-        "no numbers .row 3": train.assign(b=train["b"].where(train.index != 1)),
+        "no column besides the model's features": train.drop(columns="ill"),
+        "not numbers .row 3": train.assign(b=train["b"].where(train.index != 1)),
         "none of the model's 2 classes": train.assign(ill="perhaps"),
         "no records": train.head(0),
     }

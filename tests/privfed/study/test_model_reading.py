@@ -119,7 +119,7 @@ def test_each_clients_own_model_is_read_against_its_held_out_records(tmp_path: P
     """A deep tree that never left tells whom it learnt from, and the finding says that it would have to be shown."""
     plain = PLAIN | {"learner": {"name": "LocalTreeRegressor", "params": {"min_depth": 12}}}
     found = findings(Study.from_dict(plain), tmp_path / "out")
-    assert all(each["question"].startswith("Were a client's own model shown") for each in found)
+    assert all(each["question"].startswith("If a client's own model were shown") for each in found)
     *scored, structure = found
     assert all(each["at_home"] and not each["measure"] for each in found)
     assert all(each["value"] > 0.6 and each["severity"] == "some" for each in scored)

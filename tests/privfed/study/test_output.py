@@ -195,7 +195,7 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path) -> None:
     output = Output(tmp_path)
     assert output.read("p", "metrics.json") is None
     write_text(tmp_path / "p" / "metrics.json", "{")
-    with pytest.raises(InputError, match=r"metrics\.json: is no JSON"):
+    with pytest.raises(InputError, match=r"metrics\.json: is not JSON"):
         output.read("p", "metrics.json")
     with pytest.raises(InputError, match="holds no ledgers"), output.ledgers("p"):
         pass

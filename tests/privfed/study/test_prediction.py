@@ -99,7 +99,7 @@ def test_a_private_study_s_model_makes_up_records(
     assert status([*command, "--out", str(out / "one.csv")]) == BAD_INPUT
     assert status([*command, "--rows", "9" * 20]) == BAD_INPUT, "no memory holds so many"
     for other, why in (
-        (out / "published" / "model.json", "fit under private(epsilon)"),
+        (out / "published" / "model.json", "fit with a private(epsilon)"),
         (model, "RuleFitClassifier keeps no releases"),
     ):
         capsys.readouterr()
@@ -115,7 +115,7 @@ def test_slips(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
     assert "is a directory" in bad(capsys, tmp_path, table)
     assert "no.csv: cannot be read" in bad(capsys, model, tmp_path / "no.csv")
-    assert "is no JSON; give a model.json" in bad(capsys, table, table)
+    assert "is not JSON; give a model.json" in bad(capsys, table, table)
     FRAME.drop(columns="GCS").to_csv(tmp_path / "less.csv", index=False)
     assert "less.csv: no column 'GCS' in the table" in bad(capsys, model, tmp_path / "less.csv")
     FRAME.assign(age="old").to_csv(tmp_path / "text.csv", index=False)

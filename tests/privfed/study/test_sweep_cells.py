@@ -282,9 +282,9 @@ def test_values_are_tomls_or_words() -> None:
     [
         ("--vary=clients.count", "--vary clients.count: has no values; write clients.count=3,5"),
         ("--vary=clients.count=", "has no values"),
-        ("--vary=seed=1,2", "--vary seed: is no factor; write --runs"),
-        ("--vary=policy.epsilon=1,2", "is no factor; write --epsilon"),
-        ("--vary=name=a,b", "is no factor; it changes no run"),
+        ("--vary=seed=1,2", "--vary seed: is not a factor; write --runs"),
+        ("--vary=policy.epsilon=1,2", "is not a factor; write --epsilon"),
+        ("--vary=name=a,b", "is not a factor; it changes no run"),
         ("--jobs=0", "--jobs must be at least 1"),
     ],
 )

@@ -370,5 +370,5 @@ def test_an_undeclared_kind_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_opaque_model_is_caught() -> None:
     """A model that is not plain data is caught where models are first compared, or by itself."""
     skip = dict.fromkeys(("saves", "repeats", "replay"), "compared as plain data as well")
-    with pytest.raises(AssertionError, match=r"^model_is_plain: .* no plain data"):
+    with pytest.raises(AssertionError, match=r"^model_is_plain: .* not plain data"):
         check_learner(Opaque(), federate, X, skip=skip)

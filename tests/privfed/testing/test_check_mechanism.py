@@ -315,7 +315,7 @@ def test_what_is_finished_after_the_noise_conforms() -> None:
         (OwnLaw(OneForAll), "log_mass gives no log-probability for each point"),
         (OwnLaw(Unnormed), r"log_mass add up to 0\.3333, not 1"),
         (OwnLaw(Unlike), "of draws are at most .* by log_mass"),
-        (Reshaped(), r"finish gives part 'counts' back as no numbers of shape \(200,\)"),
+        (Reshaped(), r"finish must return part 'counts' as numbers of shape \(200,\)"),
         (OwnLaw(Undefined), "log_mass gives no log-probability for each point"),
         (OwnLaw(Namesake), "law 'laplace': another one is installed by this name"),
         (OwnLaw(Unmeasured), "measure is 'epsilon' or 'rho', and norm 1 or 2"),

@@ -153,7 +153,7 @@ def test_arguments_are_checked() -> None:
     """A table that is none, rates and group sizes that make no sense."""
     with pytest.raises(InputError, match="no value"):
         assert_no_raw([1.0], pd.DataFrame())
-    with pytest.raises(InputError, match=r"no table .NoneType."):
+    with pytest.raises(InputError, match=r"not a table .NoneType."):
         assert_no_raw([1.0], None)
     with pytest.raises(InputError, match="at least one column"):
         sentinels(pd.DataFrame(), 9)
