@@ -182,7 +182,7 @@ def test_tables_that_do_not_fit_are_told_in_one_sentence(
         "--target COLUMN, one of": train.assign(d=1.0),
         "no column besides the model's features": train.drop(columns="ill"),
         "not numbers .row 3": train.assign(b=train["b"].where(train.index != 1)),
-        "none of the model's 2 classes": train.assign(ill="perhaps"),
+        "not among the model's 2 classes": train.assign(ill="perhaps"),
         "no records": train.head(0),
     }
     for text, frame in cases.items():
