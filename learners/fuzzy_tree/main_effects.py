@@ -64,11 +64,13 @@ class GrownTree:
             return
         self.regrown = True
         chosen = self._sets_of(features[: self.depth])
-        self.sets = tuple(chosen.get(f, own) for f, own in enumerate(self.uniform))
+        self.sets = tuple(chosen.get(f, peaks) for f, peaks in enumerate(self.uniform))
         root = self.root = FuzzyNode((), self.root.mean, self.root.weight)
         leaves = [root]
         for feature, peaks in chosen.items():
             alone = self._split(feature, peaks)
+            if alone.leaf:  # in no set do records stand out from noise
+                continue
             for node in leaves:
                 node.feature = feature
                 for branch, other in alone.children.items():

@@ -15,7 +15,7 @@ from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import (
     Count,
     DesignEstimate,
-    Leaf,
+    LeafEstimate,
     ResidualSums,
     SecondMoments,
     Target,
@@ -326,41 +326,34 @@ class ModelRounds:
 
     def _sets_of(self, path: Path) -> list[tuple[int, float, float] | None]:
         """Return each step's position among the linear terms, middle and variance; a category's set has no variance."""
-        found: list[tuple[int, float, float] | None] = []
+        steps: list[tuple[int, float, float] | None] = []
         for feature, branch in path:
             if feature not in self.features:
-                found.append(None)
+                steps.append(None)
                 continue
-            own = self.tree.sets[feature]
-            exact = len(own) == self.categories[feature]
-            middle, variance = (own[branch], 0.0) if exact else _moments_of(own, branch)
-            at = self.features.index(feature)
-            scale = self.coordinates.scale[at]
-            found.append(
-                (
-                    at,
-                    float((middle - 0.5 - self.coordinates.centre[at]) * scale),
-                    float(variance * scale**2),
-                )
-            )
-        return found
+            peaks, at = self.tree.sets[feature], self.features.index(feature)
+            exact = len(peaks) == self.categories[feature]
+            middle, variance = (peaks[branch], 0.0) if exact else _moments_of(peaks, branch)
+            centre, scale = self.coordinates.centre[at], self.coordinates.scale[at]
+            steps.append((at, float((middle - 0.5 - centre) * scale), float(variance * scale**2)))
+        return steps
 
-    def _leaf(self, path: Path, records: float) -> Leaf:
+    def _leaf(self, path: Path, records: float) -> LeafEstimate:
         """Return what is estimated of a leaf's records."""
         sets = self._sets_of(path)
-        known = [own for own in sets if own is not None]
+        known = [step for step in sets if step is not None]
         design = self._shape
         if known:
             index, middles, variances = zip(*known, strict=True)
             design = design.within(index, np.array(middles), np.array(variances))
         branches = [branch for _, branch in path] if self.tree.regrown else []
-        return Leaf(design, records, sets, branches)
+        return LeafEstimate(design, records, sets, branches)
 
     def _together(self, leaves: Sequence[Path]) -> np.ndarray:
         """Return how many more records leaves have than if their features were independent: for normal ones."""
         ratios = np.ones(len(leaves))
         for number, path in enumerate(leaves):
-            known = [own for own in self._sets_of(path) if own is not None]
+            known = [step for step in self._sets_of(path) if step is not None]
             if len(known) < 2:
                 continue
             index = [at for at, _, _ in known]

@@ -247,7 +247,7 @@ def departures(
 
 
 @dataclass(frozen=True, eq=False)
-class Leaf:
+class LeafEstimate:
     """What is estimated of the records of one leaf."""
 
     design: DesignEstimate  #: of the records that activate it
@@ -261,7 +261,7 @@ class Leaf:
 def leaf_random_effects(
     shape: DesignEstimate,
     sums: np.ndarray,
-    leaves: Sequence[Leaf],
+    leaves: Sequence[LeafEstimate],
     noise: float,
     target: Target,
     error: float = SETTINGS.moment_error,
@@ -310,7 +310,9 @@ def leaf_random_effects(
     return np.tensordot(p, np.array(effects), 1), float(1 - p[0])
 
 
-def _main_effects(leaves: Sequence[Leaf], shape: DesignEstimate) -> tuple[np.ndarray, np.ndarray]:
+def _main_effects(
+    leaves: Sequence[LeafEstimate], shape: DesignEstimate
+) -> tuple[np.ndarray, np.ndarray]:
     """Return unit effects, shape (effects, leaves, width), and their variances relative to each other.
 
     A level is 1 in a set's leaves. A slope is 1 in the feature's coordinate about the set's middle, and has, over the

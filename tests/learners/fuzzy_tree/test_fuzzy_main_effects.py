@@ -116,6 +116,21 @@ def test_a_tree_splits_all_branches_while_leaves_are_few() -> None:
     assert not none.regrown
 
 
+def test_a_feature_without_records_in_its_sets_is_not_split_on() -> None:
+    """Noise may hide all of them; the root stays a leaf, and another feature is split on."""
+    tree = grown()
+    assert tree.sums is not None
+    cells = tree.sums[0].cells
+    cells.weights[:, 1] = 0.0
+    tree.split_on([1])
+    assert len(tree.leaves) == 1 and tree.root.leaf
+    other = grown()
+    assert other.sums is not None
+    other.sums[0].cells.weights[:, 1] = 0.0
+    other.split_on([1, 0])
+    assert len(other.leaves) == 5
+
+
 def test_many_sets_are_joined() -> None:
     """Two features of seven sets have 49 leaves: the lowest, the middle and the highest of each remain."""
     tree = grown(peaks=tuple(np.linspace(0, 1, 7).tolist()))

@@ -18,7 +18,7 @@ from privfed.learners.fuzzy_tree.linear import Coordinates
 from privfed.learners.fuzzy_tree.shrinkage import (
     Count,
     DesignEstimate,
-    Leaf,
+    LeafEstimate,
     ResidualSums,
     SecondMoments,
     Target,
@@ -121,7 +121,7 @@ def test_leaves_depart_only_where_they_seem_to_differ() -> None:
     shape = DesignEstimate.from_moments(
         SecondMoments.from_sums(z.T @ z, 1.0, Count(4000.0, 0.0), PUBLIC.lead), PUBLIC.lead
     )
-    leaves, target = [Leaf(shape, 2000.0)] * 2, Target(0.0, 1e-6, 0.02)
+    leaves, target = [LeafEstimate(shape, 2000.0)] * 2, Target(0.0, 1e-6, 0.02)
     slopes = np.array([0.0, 0.4, 0.0, 0.0, 0.0, 0.0])
     differ = np.array([shape.gram @ slopes, -shape.gram @ slopes]) / 2
     away, likely = leaf_random_effects(shape, differ, leaves, 1.0, target, 0.0)
@@ -139,11 +139,11 @@ def test_leaves_depart_only_where_they_seem_to_differ() -> None:
     assert np.mean(chances) < 0.5
 
 
-def _crossed(shape: DesignEstimate) -> list[Leaf]:
+def _crossed(shape: DesignEstimate) -> list[LeafEstimate]:
     """Nine leaves: three sets of each of two features."""
     middles, variances = [-0.3, 0.0, 0.3], np.full(2, 0.01)
     return [
-        Leaf(
+        LeafEstimate(
             shape.within([0, 1], np.array([middles[a], middles[b]]), variances),
             400.0,
             [(0, middles[a], 0.01), (1, middles[b], 0.01)],
