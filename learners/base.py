@@ -186,7 +186,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """Restore a fitted model exactly from the output of :meth:`to_dict` (InputError: it is damaged)."""
         name = cls.__name__
         if not isinstance(data, Mapping) or data.get("format") not in FORMATS:
-            raise InputError(f"no model in the form {FORMATS[-1]!r}; save it anew by this version")
+            raise InputError(f"no model in the form {FORMATS[-1]!r}; save it with this version")
         if data.get("learner") != name:
             raise InputError(f"the model is of {data.get('learner')!r}, not of {name}")
         try:
@@ -204,7 +204,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             QueryError,
         ) as error:
             raise InputError(
-                f"the model of {name} is damaged ({type(error).__name__}); save it anew"
+                f"the model of {name} is damaged ({type(error).__name__}); save it again"
             ) from None
         return model
 

@@ -97,6 +97,8 @@ def _unpacked(dtype: str, shape: list[int], **packed: str) -> np.ndarray:
     if name == "base64":
         return values.reshape(shape)
     *outer, rows, size = shape
+    if rows != size:  # or a few bytes could ask for the indices of a huge matrix
+        raise ValueError(f"a triangle is of a square matrix, not of {rows} rows and {size} columns")
     values = values.reshape(*outer, rows * (size + 1) // 2)
     lower, upper = np.tril_indices(size)
     matrices = np.empty((*outer, size, size), kind)

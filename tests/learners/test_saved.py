@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -285,3 +286,11 @@ def test_damaged_triangles_are_refused(shape: list[int]) -> None:
     assert "triangle" in data
     with pytest.raises((ValueError, TypeError)):
         restored(data)
+
+
+def test_a_triangle_of_no_square_matrix_is_refused_before_its_indices_are_made() -> None:
+    """A few bytes that name a matrix of a million columns would take terabytes."""
+    text = base64.b64encode(np.zeros(500_000, "<f4").tobytes()).decode()
+    stored = {"dtype": "float32", "shape": [1, 10**6], "triangle": text}
+    with pytest.raises(ValueError, match="square"):
+        restored(stored)
