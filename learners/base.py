@@ -28,8 +28,8 @@ from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.questions.threads import one_thread
 from privfed.questions.tree import ends_text
-from privfed.tables.records import Records, label
-from privfed.tables.schema import Column, Schema
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

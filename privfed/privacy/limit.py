@@ -26,11 +26,13 @@ class Limit:
     rounds itself, such limits prevent mistakes, but do not bind a dishonest server.
     """
 
-    per: tuple[str, ...]  #: aspects; each combination of their values has its own budget
+    per: tuple[str, ...]  #: aspects, or one; each combination of their values has its own budget
     budget: Budget  #: the ceiling
     where: Mapping[str, str] = field(default_factory=dict)  #: aspects with a fixed value
 
     def __post_init__(self) -> None:
+        listed = (self.per,) if isinstance(self.per, str) else tuple(self.per)
+        object.__setattr__(self, "per", listed)
         unknown = [aspect for aspect in self.aspects if aspect not in ASPECTS]
         if unknown or not self.aspects:
             raise PolicyError(

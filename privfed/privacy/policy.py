@@ -31,6 +31,10 @@ CELLS = 20_000_000  #: Maximum cells of one answer; more are refused before anyt
 PROPOSED, SHORT = 10**12, 1000
 
 
+def _all_are(wanted: type, listed: object) -> bool:
+    return isinstance(listed, list | tuple) and all(isinstance(each, wanted) for each in listed)
+
+
 def whole(value: object) -> bool:
     """Whether a value is an integer from 1 to the largest that a ledger can store."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**63
@@ -140,6 +144,7 @@ class Policy(InToml):
     shuffled: TrustedShuffler | None = None  #: a trusted shuffler; priced, never charged
 
     def __post_init__(self) -> None:
+        self._convert()
         faults = [*self._faults()]
         for kind, guards in self.guards.items():
             named = [part for guard in guards for part in guard.parts]
@@ -149,6 +154,26 @@ class Policy(InToml):
             ]
         if faults:
             raise PolicyError(*faults)
+
+    def _convert(self) -> None:
+        """Lists become tuples, and a single guard a list."""
+        if not isinstance(self.guards, Mapping):
+            raise PolicyError(
+                'guards are listed by kind of query; write {"KIND": [Guard.of("laplace", spend="0.1")]}'
+            )
+        listed = {
+            kind: (guards,) if isinstance(guards, Guard) else guards
+            for kind, guards in self.guards.items()
+        }
+        for kind, guards in listed.items():
+            if not _all_are(Guard, guards):
+                raise PolicyError(
+                    f'query {kind!r}: write its guards as [Guard.of("laplace", spend="0.1")]'
+                )
+        if not _all_are(Limit, self.limits):
+            raise PolicyError('limits are a list; write [Limit(("QUERY",), Budget.of("0.5"))]')
+        object.__setattr__(self, "guards", {kind: tuple(found) for kind, found in listed.items()})
+        object.__setattr__(self, "limits", tuple(self.limits))
 
     def _faults(self) -> Iterator[str]:
         for name, known in (("unit", get_args(Unit)), ("relation", get_args(Relation))):

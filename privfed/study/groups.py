@@ -13,8 +13,7 @@ from privfed.attacks.roc import clopper_pearson
 from privfed.errors import StudyError, unknown
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.study.metrics import losses
-from privfed.tables.records import label
-from privfed.tables.schema import Schema
+from privfed.tables.schema import Schema, label
 
 TAIL = 0.025  #: Probability beyond each end of an interval
 

@@ -12,8 +12,8 @@ from sklearn.base import ClassifierMixin
 
 from privfed.errors import NobodyAnswered, PluginError
 from privfed.learners.base import FederatedLearner, FederatedRegressor, PersonalLearner
-from privfed.tables.records import Records, label
-from privfed.tables.schema import Column, Schema
+from privfed.tables.records import Records
+from privfed.tables.schema import Column, Schema, label
 
 Better = Literal["lower", "higher"]
 

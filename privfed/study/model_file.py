@@ -26,7 +26,7 @@ from privfed.study import confined_reader
 from privfed.study.exposed import exposed
 from privfed.study.output import finite, write_text, written_whole
 from privfed.study.scaffold import form_of
-from privfed.tables.records import label
+from privfed.tables.schema import label
 from privfed.tables.sources import read_table
 from privfed.tables.table_faults import rows
 from privfed.tables.toml_file import naming

@@ -13,8 +13,7 @@ import tomli_w
 
 from privfed.errors import NO_HEADER, InputError, may_be_a_record, no_column
 from privfed.tables.csv_text import PLAIN, WRITTEN, Text, looks_european, proposed
-from privfed.tables.records import label
-from privfed.tables.schema import Kind, no_category
+from privfed.tables.schema import Kind, label, no_category
 from privfed.tables.sources import columns, read_table
 
 _ABOUT = """\

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from privfed.errors import SchemaError, no_column, number_of
 from privfed.tables.csv_text import comma_remedy
-from privfed.tables.schema import DATE, Column, Schema
+from privfed.tables.schema import DATE, Column, Schema, label
 
 #: NumPy kinds that pandas would convert to numbers, such as nanoseconds.
 NO_NUMBERS = {"M": "dates", "m": "spans of time", "c": "complex numbers"}
@@ -258,13 +258,6 @@ def nearest_class(values: np.ndarray, lowest: float, classes: int) -> np.ndarray
     """Return the nearest class codes from 0, int64, shape (records,), exactly one per record."""
     nearest = np.clip(np.rint(values - lowest), 0, classes - 1)
     return np.asarray(nearest.astype(np.int64))
-
-
-def label(value: object) -> str:
-    """Format a category as in the schema: 1.0 and 1 are both '1'."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarray | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -35,11 +35,25 @@ class Column:
     fill: float | str | None = None  #: replaces missing values, which are errors without it
     description: str = ""  #: one line for reports
 
+    if TYPE_CHECKING:  # what __post_init__ converts
+
+        def __init__(
+            self,
+            name: str,
+            kind: Kind = "number",
+            lower: float | None = None,
+            upper: float | None = None,
+            categories: Iterable[object] = (),
+            fill: float | str | None = None,
+            description: str = "",
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         if not self.name or not isinstance(self.name, str):
             raise SchemaError('a column has no name; write name = "..."')
         if not isinstance(self.description, str):
             raise SchemaError(f"column {self.name!r}: description is text; write it in quotes")
+        object.__setattr__(self, "categories", self._texts())
         if self.kind not in KINDS:
             raise SchemaError(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}")
         if self.categories and self.kind == "number" and self.lower is None and self.upper is None:
@@ -53,6 +67,21 @@ class Column:
         else:
             self._check_bounds()
 
+    def _texts(self) -> tuple[str, ...]:
+        """Return the categories as :func:`.label` writes a table's cells."""
+        listed = self.categories
+        if isinstance(listed, pd.Series | pd.Index | np.ndarray):
+            listed = tuple(listed.tolist())
+        if not isinstance(listed, list | tuple):
+            raise SchemaError(
+                f'column {self.name!r}: categories are a list; write categories = ["...", "..."]'
+            )
+        if any(pd.api.types.is_scalar(value) and pd.isna(value) for value in listed):
+            raise SchemaError(
+                f"column {self.name!r}: a category is missing; list texts, and let fill = ... replace missing values"
+            )
+        return tuple(label(value) for value in listed)
+
     def _check_categories(self) -> None:
         if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):
             raise SchemaError(
@@ -62,6 +91,8 @@ class Column:
             raise SchemaError(
                 f"column {self.name!r}: categories have no lower and upper; leave these out, or write another kind"
             )
+        if self.fill is not None:
+            object.__setattr__(self, "fill", label(self.fill))
         if self.fill is not None and self.fill not in self.categories:
             raise SchemaError(f"column {self.name!r}: fill must be one of its categories")
 
@@ -137,8 +168,24 @@ class Schema(InToml):
     #: whether the bounds were inferred from data (an unprotected release); written to files
     inferred: bool = field(default=False, compare=False)
 
+    if TYPE_CHECKING:  # what __post_init__ converts
+
+        def __init__(
+            self,
+            features: Iterable[Column],
+            target: Column | str | None = None,
+            name: str = "",
+            inferred: bool = False,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "features", tuple(self.features))
+        listed = isinstance(self.features, Iterable)
+        object.__setattr__(self, "features", tuple(self.features) if listed else ())
+        given = (*self.features, *([] if isinstance(self.target, str | None) else [self.target]))
+        if not listed or not all(isinstance(column, Column) for column in given):
+            raise SchemaError(
+                'a schema lists its columns; write Schema([Column("age", lower=0, upper=120), ...], target="...")'
+            )
         if not isinstance(self.name, str):
             raise SchemaError("a schema's name is text; write it in quotes")
         if isinstance(self.target, str):
@@ -266,6 +313,13 @@ def shown(name: str) -> str:
     return name if name and readable else json.dumps(name, ensure_ascii=not name.isprintable())
 
 
+def label(value: object) -> str:
+    """Format a category as in the schema: 1.0 and 1 are both '1'."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
@@ -274,12 +328,7 @@ def _column(entry: Mapping[str, Any], where: str) -> Column:
     check_keys(entry, set(Column.__dataclass_fields__), where, SchemaError)
     if "name" not in entry:
         raise SchemaError(f'{where}: every [[column]] needs name = "..."')
-    values = dict(entry)
-    categories = values.get("categories", ())
-    if not isinstance(categories, list | tuple):
-        raise SchemaError(f"{where}: column {entry['name']!r}: categories are a list of texts")
-    values["categories"] = tuple(str(value) for value in categories)
-    return Column(**values)
+    return Column(**entry)
 
 
 def no_category(series: pd.Series[Any]) -> str | None:

@@ -204,7 +204,7 @@ def test_a_printed_equation_predicts_wherever_columns_lie(dose: float, score: fl
     """By hand, from its text: to a thousandth of the target's width, where terms cancel that are a million times larger."""
     columns = [replace(c, lower=c.lower + m, upper=c.upper + m)  # type: ignore[operator]
                for c, m in zip(SCHEMA.columns, (0, dose, 0, score), strict=True)]  # fmt: skip
-    schema, frame = Schema(tuple(columns), "score"), table(300)  # type: ignore[arg-type]
+    schema, frame = Schema(tuple(columns), "score"), table(300)
     frame[["dose", "score"]] += [dose, score]
     fed = UngatedDisclosure.from_frame(frame, schema, "client")
     model = FuzzyTreeRegressor(scaling="schema", max_depth=0).fit(fed)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from privfed import Budget, Guard, Policy
 from privfed.errors import InputError, PolicyError
 from privfed.mechanisms.unprotected import Nullify
+from privfed.privacy.limit import Limit
 
 
 def lines(**fields: object) -> dict[str, object]:
@@ -37,6 +39,33 @@ def test_file_round_trip(tmp_path: Path) -> None:
     again = Policy.from_toml(tmp_path / "policy.toml")
     assert again == policy()
     assert again.digest == policy().digest
+
+
+def test_lists_and_single_guards_are_what_a_file_gives() -> None:
+    """A policy of one guard, or of lists, is equal to that of tuples, and has its digest."""
+    guard, limit = Guard.of("laplace", spend="0.1"), Limit(("study",), Budget.of(1))
+    per: Any = "study"
+    guards: Any = {"q": [guard], "r": guard}
+    limits: Any = [Limit(per, Budget.of(1))]
+    listed = Policy(guards, limits=limits)
+    assert listed == Policy({"q": (guard,), "r": (guard,)}, limits=(limit,))
+    assert listed == Policy.from_dict(listed.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"guards": [Guard.of("laplace")]}, "guards are listed by kind of query; write {"),
+        ({"guards": {"q": "laplace"}}, "query 'q': write its guards as"),
+        ({"guards": {"q": ["laplace"]}}, "query 'q': write its guards as"),
+        ({"guards": {}, "limits": Limit(("study",), Budget.of(1))}, "limits are a list; write"),
+        ({"guards": {}, "limits": ["study"]}, "limits are a list; write"),
+    ],
+)
+def test_what_is_no_guard_or_limit(fields: dict[str, Any], says: str) -> None:
+    """A policy built in Python says what to write, as one of a file does."""
+    with pytest.raises(PolicyError, match=says):
+        Policy(**fields)
 
 
 @pytest.mark.parametrize(

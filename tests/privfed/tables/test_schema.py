@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from privfed.errors import SchemaError
+from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -46,6 +50,12 @@ NAN, INFINITE = float("nan"), float("inf")
         ({"name": "a", "kind": "category"}, "at least two different"),
         ({"name": "a", "kind": "category", "categories": ("x", "x")}, "at least two different"),
         ({"name": "a", "kind": "category", "categories": ("x", "y"), "fill": "z"}, "fill must be"),
+        ({"name": "a", "categories": "xy"}, "categories are a list; write categories = "),
+        ({"name": "a", "categories": {"x", "y"}}, "categories are a list"),
+        ({"name": "a", "categories": 2}, "categories are a list"),
+        ({"name": "a", "categories": ("x", None)}, "a category is missing; list texts"),
+        ({"name": "a", "categories": ("x", pd.NA)}, "a category is missing; list texts"),
+        ({"name": "a", "kind": "category", "categories": (1, 1.0)}, "at least two different"),
     ],
 )
 def test_contradictory_column(column: dict[str, object], says: str) -> None:
@@ -68,7 +78,10 @@ def test_what_lists_categories_and_no_bounds_is_one() -> None:
         ({"name": 3, "column": [{"name": "a", "lower": 0, "upper": 1}]}, "name is text"),
         ({"column": [{"lower": 0, "upper": 1}]}, "needs name"),
         ({"column": [{"name": "a", "lower": 0, "uper": 1}]}, "unknown key 'uper'"),
-        ({"column": [{"name": "a", "kind": "category", "categories": "xy"}]}, "list of texts"),
+        (
+            {"column": [{"name": "a", "kind": "category", "categories": "xy"}]},
+            "categories are a list",
+        ),
         ({"column": []}, "at least one feature"),
         ({"target": "y", "column": [{"name": "a", "lower": 0, "upper": 1}]}, "target 'y'"),
         ({"column": [{"name": "a", "lower": 0, "upper": 1}] * 2}, "'a' is listed twice"),
@@ -184,9 +197,34 @@ def test_nothing_to_infer(frame: pd.DataFrame, target: str | None, says: str) ->
         Schema.infer(frame, target)
 
 
+@pytest.mark.parametrize(
+    "listed",
+    [["1", "2"], (1, 2), [1.0, 2.0], np.array([1, 2]), pd.Series([1, 2]), pd.Index([1, 2])],
+)
+def test_categories_are_texts_however_they_are_listed(listed: Iterable[object]) -> None:
+    """A list, numbers and arrays give the column of a file, and the cells of a table are found in it."""
+    ward, days = Column("ward", categories=listed), Column("days", lower=0, upper=60)
+    schema = Schema([ward, days])
+    assert replace(ward, fill=1).fill == "1"
+    assert ward == Column("ward", categories=("1", "2")) == schema.column("ward")
+    assert hash(ward) and Schema.from_dict(schema.to_dict()) == schema
+    frame = pd.DataFrame({"ward": [2, 1, 2], "days": [3, 4, 5]})
+    assert Records.from_frame(frame, schema).x[:, 0].tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("features", "target"),
+    [(3, None), (["age"], None), (Column("a", lower=0, upper=1), None), ([], 3)],
+)
+def test_a_schema_lists_columns(features: Any, target: Any) -> None:
+    """What is not a list of columns is told how to write one."""
+    with pytest.raises(SchemaError, match="a schema lists its columns; write Schema"):
+        Schema(features, target=target)
+
+
 def test_a_target_is_named_or_given() -> None:
     """One of the columns, by its name, is taken out of the features; an unknown name is an error."""
     age, days = Column("age", lower=0, upper=100), Column("days", lower=0, upper=60)
-    assert Schema([age, days], target="days") == Schema((age,), days)  # type: ignore[arg-type]
+    assert Schema([age, days], target="days") == Schema((age,), days)
     with pytest.raises(SchemaError, match="no column 'dayz' for the target; did you mean 'days'"):
-        Schema((age, days), target="dayz")  # type: ignore[arg-type]
+        Schema((age, days), target="dayz")
