@@ -25,8 +25,9 @@ from privfed.learners.rulefit.alternatives import EXPLAINED, NONE, UNKNOWN
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
+from privfed.learners.rulefit.totals import attainable_totals, extreme_totals
 from privfed.tables.records import Records
-from privfed.tables.schema import Column, Schema, shown
+from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,7 +49,6 @@ COMMON = 0.1
 ADD = "Add the points of every line that holds:"
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and maximum rows of the table of risks
 PAGE, WIDE = 40, 80  #: Maximum lines of a table on one page, and characters of a line
-MAX_SECONDS = 5.0  #: Time limit for each of a card's minimum and maximum total
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,66 +142,38 @@ class ScoreCard:
         return pd.DataFrame({"points": self.points, "if": texts})
 
     def risks(self) -> pd.DataFrame:
-        """Return columns total and risk, and low and high of its 90 % interval if known, for risks of 1 to 99 %."""
-        ends = self._ends
-        log_odds = np.array([-1, 1]) * np.log(99) - self.intercept
-        low, high = np.clip(np.rint(log_odds * self.factor), *ends).astype(int)
-        step = max(1, -(-(high - low) // (MOST_RISKS - 1)))
-        totals = np.arange(low, high + 1, step)
+        """Return columns total and risk, and low and high of its 90 % interval if known, for risks of 1 to 99 %.
+
+        Totals that no record can have are left out, and beyond :data:`MOST_RISKS` more of them, evenly.
+        """
+        totals = self._totals[:: -(-len(self._totals) // MOST_RISKS)]
         risks = pd.DataFrame({"total": totals, "risk": self.risk(totals)})
         if self.variance is not None:
             risks[["low", "high"]] = self.risk_intervals(totals)
         return risks
 
     @cached_property
+    def _totals(self) -> np.ndarray:
+        """Totals with risks of 1 to 99 %, or the nearest to them."""
+        log_odds = np.array([-1, 1]) * np.log(99) - self.intercept
+        low, high = np.clip(np.rint(log_odds * self.factor), *self._ends).astype(int)
+        if self._attainable is None:
+            return np.arange(low, high + 1)
+        inside = (self._attainable >= low) & (self._attainable <= high)
+        nearest = np.abs(self._attainable - low).argmin()
+        return self._attainable[inside] if inside.any() else self._attainable[[nearest]]
+
+    @cached_property
+    def _attainable(self) -> np.ndarray | None:
+        """Totals that records of the schema can have, in order; None if there are too many combinations."""
+        return attainable_totals(self.rules, self.points, self.schema)
+
+    @cached_property
     def _ends(self) -> tuple[int, int]:
-        """The minimum and the maximum total of all records that the schema allows.
-
-        They solve a mixed integer programme: a record has one of each column's values (one between any two ends of
-        conditions), and a rule holds if each of its conditions has that value. If a card of hundreds of rules takes
-        more than :data:`MAX_SECONDS`, the bounds proven by then are used.
-        """
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
-        terms = [condition for rule in self.rules for condition in rule.conditions]
-        owner = np.repeat(np.arange(len(self.rules)), [len(rule.conditions) for rule in self.rules])
-        columns = {column.name: column for column in self.schema.features}
-        values = {c.feature: _values(columns[c.feature], terms) for c in terms}
-        first = dict(
-            zip(values, np.cumsum([len(self.rules), *map(len, values.values())]), strict=False)
-        )
-        variables = len(self.rules) + sum(map(len, values.values()))
-        once, met = np.zeros((len(values), variables)), np.zeros((len(terms), variables))
-        for row, (name, options) in zip(once, values.items(), strict=True):
-            row[first[name] : first[name] + len(options)] = 1
-        for row, condition in zip(met, terms, strict=True):
-            options, start = values[condition.feature], first[condition.feature]
-            row[start : start + len(options)] = condition.holds(options)
-        holds = np.eye(variables)[: len(self.rules)]
-        sums = np.zeros((len(self.rules), variables))
-        np.add.at(sums, owner, met)
-        needed = np.bincount(owner) - 1
-        limits = [
-            LinearConstraint(once, 1, 1),
-            LinearConstraint(holds[owner] - met, ub=0),
-            LinearConstraint(sums - holds, ub=needed),
-        ]
-        points = np.concatenate([self.points, np.zeros(variables - len(self.rules))])
-        integral = (np.arange(variables) >= len(self.rules)).astype(int)
-        ends = []
-        for sign in (1, -1):
-            result = milp(
-                sign * points,
-                integrality=integral,
-                bounds=Bounds(0, 1),
-                constraints=limits,
-                options={"time_limit": MAX_SECONDS},
-            )
-            alone = np.minimum(sign * self.points, 0).sum()  # ignoring exclusive rules
-            proven = result.mip_dual_bound
-            bound = alone if proven is None else max(alone, np.ceil(proven - 1e-6))
-            ends.append(sign * int(bound))
-        return ends[0], ends[1]
+        """The minimum and the maximum total of all records that the schema allows."""
+        if self._attainable is not None:
+            return int(self._attainable[0]), int(self._attainable[-1])
+        return extreme_totals(self.rules, self.points, self.schema)
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return totals and risks, with their intervals if known, as text."""
@@ -232,10 +204,12 @@ class ScoreCard:
     def _notes(self) -> str:
         """Return notes for readers of the risks."""
         totals, (minimum, maximum) = self.risks()["total"], self._ends
-        step = int(totals.diff().max()) if len(totals) > 1 else 1
+        every = -(-len(self._totals) // MOST_RISKS)
+        gaps = every == 1 and len(totals) <= totals.iloc[-1] - totals.iloc[0]
         below, above = totals.iloc[0] > minimum, totals.iloc[-1] < maximum
         notes = [
-            (step > 1, f"in steps of {step}: a total between two has a risk between theirs"),
+            (every > 1, f"one in {every} is shown: a total between two has a risk between theirs"),
+            (gaps, "no record can have a total between these"),
             (below and not above, "a lower total has a lower risk"),
             (above and not below, "a higher total has a higher risk"),
             (below and above, "a total below these has a lower risk, one above a higher"),
@@ -383,15 +357,6 @@ def _union(below: Rule, above: Rule) -> Rule | None:
     if low.feature != high.feature or not touching:
         return None
     return Rule.of(Condition(low.feature, low.lower, high.upper))
-
-
-def _values(column: Column, conditions: Iterable[Condition]) -> np.ndarray:
-    """Return encoded values of a column, one between any two ends of conditions on it."""
-    low, high = column.bounds
-    chosen = [c for c in conditions if c.feature == column.name]
-    ends = np.array([low, *(end for c in chosen for end in (c.lower, c.upper) if end is not None)])
-    ends = ends if column.kind == "number" else np.ceil(ends)
-    return np.unique(ends[(ends >= low) & (ends <= high)])
 
 
 def _in_bands(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:

@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pytest import approx
 from scipy.special import logit
 from scipy.stats import norm
 
 from privfed.errors import InputError, SchemaError
+from privfed.learners.rulefit import scorecard
+from privfed.learners.rulefit import totals as rulefit_totals
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule, Terms, rule_of
 from privfed.learners.rulefit.scorecard import COMMON, PAGE, ScoreCard, _latex
+from privfed.learners.rulefit.totals import attainable_totals, extreme_totals
 from privfed.tables.schema import Column, Schema
 
 SCHEMA = Schema(
@@ -229,7 +233,7 @@ def test_every_form_says_what_is_added_up_and_of_which_class_the_risk_is() -> No
 
 
 def test_no_total_is_told_that_nobody_can_have() -> None:
-    """The least and the greatest total are those of a record of the schema, whatever excludes what."""
+    """All totals are those of a record of the schema, whatever excludes what, and so are the ends by programming."""
     rng = np.random.default_rng(0)
     ages, rates = np.array([0, 39.9, 40, 64.9, 65, 100]), np.array([0, 12.4, 12.5, 50])
     grid = np.array([[a, r, s] for a in ages for r in rates for s in (0, 1)], float)
@@ -244,8 +248,26 @@ def test_no_total_is_told_that_nobody_can_have() -> None:
         ]
         card = replace(CARD, rules=tuple(rules), points=points[: len(rules)], intercept=0.0)
         totals = card.totals(grid)
-        assert card._ends == (totals.min(), totals.max())
-        assert card.risks()["total"].between(totals.min(), totals.max()).all()
+        assert attainable_totals(card.rules, card.points, SCHEMA) == approx(np.unique(totals))
+        assert extreme_totals(card.rules, card.points, SCHEMA) == (totals.min(), totals.max())
+        assert set(card.risks()["total"]) <= set(totals)
+
+
+def test_totals_between_the_rows_are_shown_or_impossible_as_the_card_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Gaps are named; many totals are thinned; too many combinations to look at leave the range between both ends."""
+    wide = replace(CARD, points=np.array([3] + [6] * (len(CARD.rules) - 1)), intercept=0.0)
+    assert "no record can have a total between these" in str(wide) and "one in" not in str(wide)
+    assert (wide.risks()["total"] % 3 == 0).all()
+    monkeypatch.setattr(scorecard, "MOST_RISKS", 2)
+    few = replace(wide)
+    assert len(few.risks()) <= 2 and "is shown: a total between two has a risk between" in str(few)
+    monkeypatch.setattr(scorecard, "MOST_RISKS", 40)
+    monkeypatch.setattr(rulefit_totals, "MAX_CELLS", 1)
+    blind = replace(wide)
+    assert blind._ends == wide._ends and (blind.risks()["total"].diff().dropna() == 1).all()
+    assert "no record can have" not in str(blind)
 
 
 def test_a_category_with_a_line_has_one_line_of_points() -> None:
