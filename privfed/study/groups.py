@@ -13,7 +13,8 @@ from privfed.attacks.roc import clopper_pearson
 from privfed.errors import StudyError, unknown
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.study.metrics import losses
-from privfed.tables.schema import Schema, label
+from privfed.tables.records import match_category
+from privfed.tables.schema import Column, Schema, label
 
 TAIL = 0.025  #: Probability beyond each end of an interval
 
@@ -32,7 +33,7 @@ def by_group(
     """Score a model on each group of held-out records; a personal learner by each client's own model.
 
     Returns:
-        for each column, for each of its values or "missing": ``group``, ``held_out``, ``value`` (root
+        for each column, for each of its categories or "missing" (what ``fill`` replaces): ``group``, ``held_out``, ``value`` (root
         mean squared error, or accuracy), and its interval ``low`` and ``high``, None for a single
         number.
     """
@@ -42,18 +43,25 @@ def by_group(
     if isinstance(model, PersonalLearner):
         by_client = ((str(name), part) for name, part in test.groupby(owner, sort=False))
         parts = [(name, part) for name, part in by_client if name in model.homes]
+    columns = {column.name: column for column in schema.columns}
     loss = pd.concat([losses(model, part, schema, client=name) for name, part in parts])
     return {
         name: [
             {"group": value, **interval(part.to_numpy())}
-            for value, part in loss.groupby(_labels(test.loc[loss.index, name]))
+            for value, part in loss.groupby(_labels(test.loc[loss.index, name], columns.get(name)))
         ]
         for name in names
     }
 
 
-def _labels(values: pd.Series) -> pd.Series:
-    return values.map(label, na_action="ignore").astype(object).fillna("missing")
+def _labels(values: pd.Series, column: Column | None) -> pd.Series:
+    """Return the public categories of a column's values, or labels of what is not in the schema."""
+    labels = values.map(label, na_action="ignore").astype(object)
+    if column is not None:
+        public = [match_category(text, column.categories) for text in labels.dropna()]
+        labels[labels.notna()] = public
+        labels = labels.where(labels.isin(column.categories))
+    return labels.fillna("missing")
 
 
 def interval(loss: np.ndarray) -> dict[str, Any]:

@@ -231,7 +231,7 @@ def _encode_categories(
     inverse, uniques = (
         (slice(None), pd.Index(filled)) if mixed else pd.factorize(filled, use_na_sentinel=False)
     )
-    labels = pd.Index([_match_category(label(name), column.categories) for name in uniques])
+    labels = pd.Index([match_category(label(name), column.categories) for name in uniques])
     codes = pd.Index(column.categories).get_indexer(labels)[inverse]
     if column.fill is not None:
         return np.where(codes < 0, column.categories.index(str(column.fill)), codes) + 0.0, []
@@ -241,7 +241,7 @@ def _encode_categories(
     return codes.astype(float), [Fault(fact, unseen, remedy)] if len(unseen) else []
 
 
-def _match_category(text: str, categories: Collection[str]) -> str:
+def match_category(text: str, categories: Collection[str]) -> str:
     """Return the listed category for a text: the text itself, or its value as read from a file."""
     if text in categories:
         return text

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from privfed.cli import FINE, status
@@ -38,16 +39,30 @@ def test_a_study_tells_the_error_of_each_group(
 
 def test_records_without_a_value_are_a_group_called_missing() -> None:
     """The schema fills them for the model; the page does not show them as NaN."""
-    learner = FuzzyTreeRegressor(max_depth=1)
-    sex = Column("sex", "category", categories=("female", "male"), fill="male")
-    features = tuple(sex if one.name == "sex" else one for one in NUMERIC.features)
-    schema, frame = Schema(features, NUMERIC.target), patients(90)
-    learner.fit(gates(frame, learner.published(), schema))
+    learner, schema, frame = filled()
     for absent in (np.nan, None):
         test = frame.assign(sex=frame["sex"].where(np.arange(90) % 3 > 0, absent))
         found = by_group(learner, test, schema, ["sex"], "hospital")["sex"]
         assert [one["group"] for one in found] == ["female", "male", "missing"]
         assert found[-1]["held_out"] == 30
+
+
+def test_groups_are_the_categories_of_the_schema() -> None:
+    """A value that the schema does not list is with the missing ones: a page names no raw value."""
+    learner, schema, frame = filled()
+    test = frame.assign(sex=frame["sex"].where(np.arange(90) % 3 > 0, "secret"))
+    found = by_group(learner, test, schema, ["sex"], "hospital")["sex"]
+    assert [one["group"] for one in found] == ["female", "male", "missing"]
+
+
+def filled() -> tuple[FuzzyTreeRegressor, Schema, pd.DataFrame]:
+    """A fitted learner whose schema replaces what is not a category."""
+    learner = FuzzyTreeRegressor(max_depth=1)
+    sex = Column("sex", "category", categories=("female", "male"), fill="male")
+    features = tuple(sex if one.name == "sex" else one for one in NUMERIC.features)
+    schema, frame = Schema(features, NUMERIC.target), patients(90)
+    learner.fit(gates(frame, learner.published(), schema))
+    return learner, schema, frame
 
 
 @pytest.mark.parametrize("classes", [False, True])
