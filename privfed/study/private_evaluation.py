@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from privfed.errors import NobodyAnswered, QueryError, StudyError
+from privfed.errors import NobodyAnswered, QueryError, StudyError, UnsupportedLoss
 from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedLearner, Planned
 from privfed.learners.evaluation import (
@@ -27,7 +27,6 @@ from privfed.learners.evaluation import (
     middle_and_half,
     question_about,
 )
-from privfed.privacy.laws import DiscreteLaplace
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of
 from privfed.questions.exact import shown
@@ -130,9 +129,9 @@ def evaluated(model: FederatedLearner, federation: Disclosure) -> dict[str, Any]
         return {"told": OWN_MODELS, "value": None}
     try:
         (answer,) = federation.ask(kind.about(model))
-    except NobodyAnswered as error:
+        sums, target = _noisy_sums(answer), federation.schema.target
+    except (NobodyAnswered, UnsupportedLoss) as error:
         return {"told": f"performance not measured: {error}", "value": None}
-    sums, target = _noisy_sums(answer), federation.schema.target
     assert target is not None
     with np.errstate(divide="ignore", invalid="ignore"):
         if kind is ClassScores:
@@ -143,18 +142,17 @@ def evaluated(model: FederatedLearner, federation: Disclosure) -> dict[str, Any]
 
 
 def _noisy_sums(answer: Answer) -> Sums:
-    """Return totals by part, as released, then with noise of the same scale subtracted in each draw."""
+    """Return totals by part, as released, then with noise of the same law subtracted in each draw."""
     rng, releases = np.random.default_rng(0), answer.releases.values()
     totals = {name: answer.total(name) for name in sorted({n for r in releases for n in r.parts})}
     sums = {name: np.repeat(total[None], 1 + DRAWS, axis=0) for name, total in totals.items()}
     for name, part in (pair for release in releases for pair in release.parts.items()):
         if part.noise is None:
             continue
-        scale, shape = part.noise.std * float(part.grid), (DRAWS, *totals[name].shape)
-        laplace = isinstance(part.noise, DiscreteLaplace)
-        sums[name][1:] -= (
-            rng.laplace(0, scale / np.sqrt(2), shape) if laplace else rng.normal(0, scale, shape)
-        )
+        points = part.noise.window
+        mass = np.exp(part.noise.log_mass(points)) * np.gradient(points.astype(float))
+        drawn = rng.choice(points, (DRAWS, *totals[name].shape), p=mass / mass.sum())
+        sums[name][1:] -= drawn * float(part.grid)
     return sums
 
 

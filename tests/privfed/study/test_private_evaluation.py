@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,26 @@ from sklearn.metrics import roc_auc_score
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import StudyError
+from privfed.exchange.messages import Release, ReleasedPart
 from privfed.learners import GeneticTreeRegressor, RuleFitRegressor
 from privfed.learners.evaluation import EDGES, ClassScores, RegressionErrors
 from privfed.mechanisms.laplace import Laplace
 from privfed.privacy.accountant import Budget
+from privfed.privacy.laws import Law, Unknown
+from privfed.privacy.noise import Noise
 from privfed.privacy.policy import Guard, Policy
+from privfed.questions.part import PartType
 from privfed.questions.query import View
 from privfed.reports.metrics import scores
 from privfed.study.price import price
-from privfed.study.private_evaluation import SHARE, _metrics, evaluated, whole_plan, with_evaluation
+from privfed.study.private_evaluation import (
+    SHARE,
+    _metrics,
+    _noisy_sums,
+    evaluated,
+    whole_plan,
+    with_evaluation,
+)
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing.hospitals import NUMERIC
@@ -131,6 +143,43 @@ def test_intervals_hold_what_the_noise_hides(
         assert abs(told["value"] - truth["accuracy"]) < 0.15
     assert min(held.values()) >= 17
     assert sum(bins) > 100 and bins[1] > 0.85 * sum(bins)
+
+
+class Outliers(Law):
+    """Minus one half of the time, else plus three: a law that is neither a Laplace nor a Gaussian one."""
+
+    name, measure = "outliers", "epsilon"
+
+    def draw(self, noise: Noise, cells: int) -> np.ndarray:
+        """Refused: nothing is drawn here."""
+        raise NotImplementedError
+
+    def log_mass(self, points: np.ndarray) -> np.ndarray:
+        """ln 1/2 at each of the two."""
+        return np.where(np.isin(points, [-1, 3]), -np.log(2), -np.inf)
+
+    def loses(self, units: int) -> Fraction:
+        """Refused: nothing is charged here."""
+        raise NotImplementedError
+
+
+def answer_under(law: Law) -> Any:
+    """An answer of one part, with noise of a law on a grid of halves."""
+    part = ReleasedPart(PartType.COUNTS, ("cell",), np.array([4]), grid=Fraction(1, 2), noise=law)
+    release = Release("p", "1", "evaluation.errors", "", {"sums": part})
+    return SimpleNamespace(releases={"p": release}, total=lambda name: part.values.data)
+
+
+def test_draws_follow_the_noise_s_own_law() -> None:
+    """Another package's law gives its own values, however unlike a Gaussian; one not installed gives no figure."""
+    drawn = _noisy_sums(answer_under(Outliers()))["sums"][:, 0]
+    assert drawn[0] == 2 and set(drawn[1:]) == {2.5, 0.5}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RegressionErrors, "about", classmethod(lambda cls, model: cls(b"")))
+        asked: Any = SimpleNamespace(ask=lambda query: [answer_under(Unknown("staircase", "2"))])
+        told = evaluated(RuleFitRegressor(), asked)
+    assert told["value"] is None
+    assert told["told"].startswith("performance not measured: the law 'staircase' is not installed")
 
 
 def test_calibration_tells_the_outcome_by_bin_of_the_prediction() -> None:
