@@ -24,7 +24,7 @@ PAIRS, TRIPLES = 300, 60
 #: Most numbers of all arrays whose neighbours are subtracted; most arrays, and most pairs of arrays of one shape.
 LONG, BLOCKS, ARRAYS = 5_000_000, 2000, 300
 _EPSILON = float(np.finfo(float).eps)
-_MEND = "released numbers can be combined; release each statistic once, with noise, over the same records"
+_REMEDY = "released numbers can be combined; release each statistic once, with noise, over the same records"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Results:
             partial(table.where, cell),
             len(hits),
             value=partial(table.shown, cell),
-            mend=_MEND,
+            remedy=_REMEDY,
             complexity=5,
         )
 

@@ -172,7 +172,7 @@ def digits_in(windows: list[tuple[str, np.ndarray]], table: RawTable) -> Evidenc
                 partial(str, path),
                 partial(table.where, cell),
                 value=partial(table.shown, cell),
-                mend="write no raw value into a text, an error or a log",
+                remedy="write no raw value into a text, an error or a log",
                 complexity=2,
             )
     return None
@@ -246,7 +246,7 @@ def digests_in(tokens: dict[str, str], table: RawTable) -> Evidence | None:
         partial(str, tokens[digest]),
         raw[digest][1],
         len(raw),
-        mend="anyone who can list the possible values can reverse a digest; leave it out",
+        remedy="anyone who can list the possible values can reverse a digest; leave it out",
         complexity=2,
         certain=raw[digest][1].func is _text_at or len(tokens) <= ALONE or len(table.cells) > DRAWN,
     )

@@ -165,6 +165,6 @@ def _evidence(
         len(np.unique(index.sizes[hits.indices[members]])),
         "a date" if table.dated(cell) else index.precisions[group].name,
         partial(table.shown, cell),
-        function.mend,
+        function.remedy,
         function.complexity,
     )

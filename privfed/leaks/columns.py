@@ -23,7 +23,7 @@ VECTORS = 4000  #: Most released vectors that are compared
 #: A vector with fewer runs of equal entries than this fraction of its length is structured.
 RUNS = 1 / 8
 PERIOD = 16  #: Longest period of a cyclic assignment to arms or folds
-_MEND = "it has an entry for each record; release counts or sums over many records, with noise"
+_REMEDY = "it has an entry for each record; release counts or sums over many records, with noise"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def best_vector(rule: str, vectors: list[Vector], table: RawTable) -> Evidence |
         partial(vector.block.leaf.element, vector.offset),
         partial(str, f"column {name!r}{table.whose}"),
         len(vector.values),
-        mend=_MEND,
+        remedy=_REMEDY,
         complexity=3,
     )
 

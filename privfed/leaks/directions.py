@@ -7,7 +7,7 @@ import numpy as np
 
 from privfed.leaks.artefact import Block, Released
 from privfed.leaks.evidence import Evidence
-from privfed.leaks.rows import MEND
+from privfed.leaks.rows import REMEDY
 from privfed.leaks.table import RawTable
 
 PRODUCTS = 20_000_000  #: Most scalar products of released rows and records
@@ -37,7 +37,7 @@ def parallel_rows(released: Released, logarithm: bool, table: RawTable) -> Evide
         -best[0] - np.log(max(1, n_rows) * records),
         partial(str, best[1]),
         partial(str, f"record {best[2]}{table.whose}"),
-        mend=MEND,
+        remedy=REMEDY,
         complexity=3,
     )
 

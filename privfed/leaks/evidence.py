@@ -18,7 +18,7 @@ class Evidence:
     precision: str = ""  #: precision at which they match
     #: the raw value; shown for synthetic tables only
     value: Callable[[], str] = field(default=str, repr=False)
-    mend: str = ""  #: remedy
+    remedy: str = ""  #: what to release instead
     complexity: int = 0  #: of the rule, 0 for the simplest; findings are listed in this order
     certain: bool = False  #: whether redrawn tables need not be tried, as for digests
 

@@ -31,7 +31,7 @@ class Function:
 
     family: str  #: by which it is switched off
     complexity: int  #: 0 for the simplest
-    mend: str  #: remedy
+    remedy: str  #: what to release instead
     #: description of a matching number; ``{k}`` is the number of records that is enough
     rule: str
     values: Values  #: computes its values on a table
@@ -351,7 +351,7 @@ _FAMILIES: Sequence[tuple[str, int, str, Mapping[str, Values]]] = (
 )
 #: Every function, the simplest first.
 FUNCTIONS = [
-    Function(family, complexity, mend, rule, values)
-    for family, complexity, mend, rules in _FAMILIES
+    Function(family, complexity, remedy, rule, values)
+    for family, complexity, remedy, rules in _FAMILIES
     for rule, values in rules.items()
 ]

@@ -52,7 +52,7 @@ AHEAD = 64
 #: Words of a key: split at other characters than letters and digits, and between lower and upper case.
 _WORD = re.compile(r"[^\W_]+?(?=[\W_]|$|(?<=[a-z0-9])(?=[A-Z]))")
 _PLAIN = frozenset("0123456789.+-")
-MEND = "cells of one record stand together; leave the record out, or pool at least k records"
+REMEDY = "cells of one record stand together; leave the record out, or pool at least k records"
 
 
 @dataclass(eq=False)
@@ -295,7 +295,7 @@ def one_record(lines: Lines, table: RawTable) -> Evidence | None:
         partial(lines.locate, int(best_lines[0])),
         lambda: f"record {records[0]}, columns {_column_names(table, columns)}{table.whose}",
         1 if single > joint else int((probability < MATCHED).sum()),
-        mend=MEND,
+        remedy=REMEDY,
         complexity=1,
     )
 
@@ -424,7 +424,7 @@ def two_records(lines: Lines, table: RawTable) -> Evidence | None:
         best[0] - log_trials,
         partial(lines.locate, best[1]),
         partial(str, f"records {low} and {high}{table.whose}"),
-        mend="a mean of two reveals each to the other; pool more records, or add noise",
+        remedy="a mean of two reveals each to the other; pool more records, or add noise",
         complexity=4,
     )
 

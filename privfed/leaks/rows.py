@@ -29,7 +29,7 @@ FEW = 1 << 14  #: Up to this many windows are not prefiltered
 CHUNK = 1 << 16  #: Windows looked up at a time
 MIX = np.uint64(0x9E3779B97F4A7C15)  #: Odd multiplier of the hashes of several keys
 BEGUN = 8  #: First keys of a record that the prefilter uses
-MEND = "no row may leave; release sums or means over many records, with noise"
+REMEDY = "no row may leave; release sums or means over many records, with noise"
 Span = tuple[bool, int, int]  #: Consecutive columns: whether with codes of texts, first, end
 
 
@@ -298,7 +298,7 @@ def _record_matches(span: Span, stream: Stream, table: RawTable) -> Iterator[Evi
             len(hit),
             precision.name,
             partial(repr, table.numbers[row].tolist()),
-            MEND,
+            REMEDY,
             complexity=1,
         )
 

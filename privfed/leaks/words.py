@@ -15,7 +15,7 @@ LONG_WORD = 9  #: Fewest letters from which a single lower-case word counts as a
 #: A masked part of a text, with the remaining text on either side.
 _MASKED = re.compile(r"([\w+][\w.@+ -]*)?(?:[*•█#]{2,}|[xX]{3,}|…|\.{3})([\w@][\w.@-]*)?")
 MASKED = 500  #: Most masked texts that are searched
-_MEND = "leave out what names a record, or use a key that says nothing of it"
+_REMEDY = "leave out what names a record, or use a key that says nothing of it"
 
 
 def names_in(released: Released, i: int, table: RawTable) -> Evidence | None:
@@ -48,7 +48,7 @@ def names_in(released: Released, i: int, table: RawTable) -> Evidence | None:
         lambda: table.location(column.record(value), column.name),
         len(clipped),
         value=partial(repr, column.values[value]),
-        mend=_MEND,
+        remedy=_REMEDY,
     )
 
 
@@ -93,7 +93,7 @@ def masked_in(masked: list[tuple[str, bytes, bytes]], i: int, table: RawTable) -
         lambda: table.location(column.record(first[1]), column.name),
         len(probabilities),
         value=partial(repr, column.values[first[1]]),
-        mend="what is left names the record; leave out more, or all of it",
+        remedy="what is left names the record; leave out more, or all of it",
         complexity=2,
     )
 

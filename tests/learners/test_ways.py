@@ -192,7 +192,7 @@ def test_private_models_have_no_use_for_a_column_of_one_value(learner: Any) -> N
 
 
 def test_a_fit_that_got_nothing_says_what_to_do_by_why() -> None:
-    """A policy used up by one fit, another learner's policy: each has its own mend."""
+    """A policy used up by one fit, another learner's policy: each has its own remedy."""
     learner = RuleFitClassifier(**QUICK)
     frame, schema = with_a_still_column(learner, 300)
 

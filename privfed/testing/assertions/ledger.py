@@ -163,16 +163,16 @@ def assert_refuses_over_budget(
             f"{'was' if sum(answered) == 1 else 'were'} answered; question {early} was refused. Pass the number "
             "that fits, or correct the accounting"
         )
-    over, mend = sum(answered) - times, ""
+    over, remedy = sum(answered) - times, ""
     before = f"the budget allows {number_of(times, 'question')}, and"
     if not over and restart is not None:
         restart()
         over = sum(_answered(ask, range(times + more, times + 2 * more), judge, threads))
-        before, mend = "the budget was used up, and after a restart", "; make it durable"
+        before, remedy = "the budget was used up, and after a restart", "; make it durable"
     if over:
         raise BudgetExceeded(
             f"{before} {over} more {'was' if over == 1 else 'were'} answered; check and reserve in "
-            f"one exclusive step before the data are read{mend}. A refusal is an exception or None, unless refused= "
+            f"one exclusive step before the data are read{remedy}. A refusal is an exception or None, unless refused= "
             "says which reply is one"
         )
 

@@ -138,8 +138,8 @@ def _message(findings: Sequence[Evidence], tables: Sequence[RawTable], blind: Se
     lines = [f"raw values left ({number_of(len(findings), 'finding')}):"]
     for finding in chosen:
         lines.append(f"- {redaction.of(finding.where)}: {_describe(finding, sentinel)}")
-        if finding.mend:
-            lines.append(f"  {finding.mend}")
+        if finding.remedy:
+            lines.append(f"  {finding.remedy}")
     if len(rules) > len(chosen):
         lines.append(f"and {len(rules) - len(chosen)} more in other forms")
     if blind:

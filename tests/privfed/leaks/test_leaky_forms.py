@@ -130,7 +130,7 @@ def test_it_is_caught(form: str) -> None:
     with pytest.raises(RawValueLeft, match=f"(?s)({word})") as caught:
         assert_no_raw({"weights": WEIGHTS[:7], "left": left}, TABLE, alpha=1e-3)
     assert "['left']" in str(caught.value)
-    assert caught.value.matches[0].mend
+    assert caught.value.matches[0].remedy
 
 
 def test_labels_and_codes_are_caught() -> None:

@@ -24,7 +24,7 @@ RNG = np.random.default_rng(5)
 
 
 def test_the_message_can_be_acted_on() -> None:
-    """Path, record, column, rule, mend; the value only because the table is made up."""
+    """Path, record, column, rule, remedy; the value only because the table is made up."""
     with pytest.raises(RawValueLeft) as caught:
         assert_no_raw({"a": [1.5, {"b": AGES[7]}]}, TABLE)
     text = str(caught.value)
