@@ -124,13 +124,22 @@ def test_replacing_a_record_counts_twice_where_another_policy_replaces() -> None
     assert (mixed.epsilon or 0) > (same.epsilon or 0)
 
 
-def test_a_person_of_three_records_costs_three_of_a_record_policy() -> None:
-    """Group privacy leads from records to persons where a cap says how many records one has."""
+def test_a_cap_holds_for_the_policy_that_it_stands_in() -> None:
+    """A record's policy leaves none of a person's records out: of twenty, not of the other policy's three, she loses."""
+    one = composed([policy(), policy("other", unit="individual", cap=3)])
+    assert one is not None and one.epsilon is None and one.unit.startswith("individual at each")
+    assert "private released answers about all records of one individual" in one.why
+    both = composed([policy(n, unit="individual", cap=3) for n in ("a", "b")])
     alone = composed([policy(), policy("other")])
-    capped = composed([policy(), policy("other", unit="individual", cap=3)])
-    assert alone is not None and capped is not None
-    assert capped.unit.startswith("individual at each owner")
-    assert (capped.epsilon or 0) > 2 * (alone.epsilon or 9)
+    assert both is not None and alone is not None and both.epsilon == alone.epsilon
+
+
+def test_of_a_person_replaced_nothing_follows_from_records_added() -> None:
+    """Nor from records replaced: another person may have another number of them."""
+    for relation in ("add-or-remove", "replace-one"):
+        record = policy(relation=relation)
+        one = composed([record, policy("other", unit="individual", cap=3, relation="replace-one")])
+        assert one is not None and one.epsilon is None
 
 
 @pytest.mark.parametrize(
