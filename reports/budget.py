@@ -34,7 +34,7 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: between clients' noise.
 CERTAIN = 4
 #: Metrics of a policy that are kept if those scored with the truth are withheld.
-UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped", FAILED)
+UNSCORED = ("simulation", "note", "questions", "rounds", "breaches", "stopped", FAILED)
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
 #: Prefixes of names of audits, which test the charged loss instead of searching records: the worst record is found
 #: more often than by chance under any finite guarantee.
