@@ -20,6 +20,7 @@ from privfed.privacy.accountant import (
     STATED,
     Accountant,
     Amount,
+    Budget,
     PrivacyStatement,
     fraction_of,
     plus,
@@ -73,6 +74,7 @@ class ClientAccount:
     #: ceiling was fixed in advance and kept
     ceiling: float | None = None
     budget: float | None = None  #: the policy's epsilon, or None
+    in_force: Budget | None = None  #: the budget that is in force in the ledger, exactly
     #: the tightest guarantee of all queries that are allowed, or None without a guarantee
     tight: pld.ComposedGuarantee | None = None
     risk: Risk | None = None  #: bounds on any attack, or None without a guarantee
@@ -322,7 +324,7 @@ def _prove(
     stated = gauge.stated(account.total, account.amended)
     account.delta = float(stated.delta)
     if budget is not None:
-        account.budget = float(budget.epsilon)
+        account.budget, account.in_force = float(budget.epsilon), budget
         account.over = not gauge.accountant.fits(account.total, gauge.accountant.ceiling(budget))
     if account.unprotected == 0:
         account.epsilon = float(stated.epsilon)

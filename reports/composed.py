@@ -112,10 +112,10 @@ def _restated(policy: PolicyAccount, client: ClientAccount, coarse: Neighbours) 
             f"no theorem leads from unit 'record' to {coarse.unit!r}: {rules.name} released answers about all "
             f"records of one {coarse.unit}, of any number"
         )
-    amount = client.total
-    if client.ceiling is not None and rules.budget is not None:
-        amount = policy.accountant.ceiling(rules.budget)
-    delta = (rules.budget.delta if rules.budget else None) or STATED
+    amount, budget = client.total, client.in_force or rules.budget  # owners' budgets may differ
+    if client.ceiling is not None and budget is not None:
+        amount = policy.accountant.ceiling(budget)
+    delta = (budget.delta if budget else None) or STATED
     loss = _loss(policy.accountant, amount, delta, certified=client.ceiling is not None)
     return group(loss, Neighbours(rules.relation, rules.unit, rules.cap).steps(coarse))
 
