@@ -25,6 +25,7 @@ from privfed.privacy.loss import Loss
 from privfed.privacy.pairs import DominatingPair, GaussianPair, ResponsePair
 
 BUCKET = 0.01  #: Relative width of buckets of noise, rounded up
+MOST_POINTS = 2**21  #: Maximum points of one pair's grid, to bound the memory
 
 
 def pairs(losses: Iterable[Loss]) -> Counter[DominatingPair]:
@@ -66,7 +67,8 @@ def distribution(
 ) -> PrivacyLossDistribution:
     """Compose one or more dominating pairs into a privacy loss distribution.
 
-    ``interval`` is the width of the grid of losses, by default a thirtieth of the typical loss.
+    ``interval`` is the width of the grid of losses, by default a thirtieth of the typical loss. UnsupportedLoss: a loss
+    is too large for it.
     """
     width = interval or _interval(counts)
     queue: list[tuple[int, int, PrivacyLossDistribution]] = []
@@ -90,6 +92,8 @@ def _interval(counts: Counter[DominatingPair]) -> float:
 
 def _discretised(pair: DominatingPair, width: float) -> PrivacyLossDistribution:
     top = math.ceil(pair.reach / width)
+    if 2 * top > MOST_POINTS:
+        raise UnsupportedLoss("a release of so large a loss has no curve that fits into memory")
     grid = np.arange(-top, top + 1)
     deltas = np.minimum.accumulate(pair.curve(grid * width))
     return PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, grid, deltas))

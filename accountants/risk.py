@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _DELTAS = tuple(Fraction(1, 10**power) for power in range(1, 13))
+ROUNDING = 1e-15  #: Maximum error of floats in a rate at which both errors are equal
 _ORDERS = 1 + np.geomspace(1e-3, 1e3, 400)
 
 
@@ -105,8 +106,10 @@ class Tradeoff:
 
     @property
     def advantage(self) -> float:
-        """The largest TPR minus FPR, attained at f(alpha) = alpha by symmetry."""
-        return 1 - 2 * float(brentq(lambda a: a - self.fnr(a)[0], 0.0, 1.0))
+        """The largest TPR minus FPR, attained at f(alpha) = alpha by symmetry, rounded up."""
+        equal = brentq(lambda a: a - self.fnr(a)[0], 0.0, 1.0, xtol=ROUNDING, rtol=ROUNDING)
+        margin = 4 * ROUNDING if self.epsilon.any() or self.delta.any() else 0.0
+        return min(1.0, 1 - 2 * float(equal) + margin)
 
     @property
     def area(self) -> float:

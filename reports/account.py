@@ -1,7 +1,7 @@
 """The ledgers of one policy in figures."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -74,6 +74,7 @@ class ClientAccount:
     #: ceiling was fixed in advance and kept
     ceiling: float | None = None
     budget: float | None = None  #: the policy's epsilon, or None
+    in_force: Budget | None = None  #: the budget that is in force in the ledger, exactly
     #: the tightest guarantee of all queries that are allowed, or None without a guarantee
     tight: pld.ComposedGuarantee | None = None
     risk: Risk | None = None  #: bounds on any attack, or None without a guarantee
@@ -145,18 +146,21 @@ def read(
     queries of any study; those of the study alone are stated separately.
 
     Args:
-        policy: the adopted policy; for a named study, each owner's budget is the one in force in her ledger.
+        policy: the adopted policy; for a named study, the one in force in each owner's ledger counts instead.
         ledgers: by client.
         heads: the last heads that the server saw; the chains must pass through them, and a client
             with a head but no ledger is not intact.
         study: the study whose block is stated; empty for none.
+
+    Raises:
+        LedgerError: the ledgers count by different units, relations, caps or accountants.
     """
-    shared: dict[Budget | None, _Gauge] = {}
+    shared: dict[str, _Gauge] = {}
     gauges: dict[str, _Gauge] = {}
     for name, ledger in ledgers.items():
-        adopted = ledger.policies().get(study, policy) if study else policy
-        in_force = replace(policy, budget=adopted.budget)
-        gauges[name] = shared.setdefault(in_force.budget, _Gauge(in_force))
+        in_force = _in_force(policy, ledger, study)
+        gauges[name] = shared.setdefault(in_force.digest, _Gauge(in_force))
+    policy = _of_all(policy, [gauge.policy for gauge in gauges.values()])
     blocks = {name: ledger.study_blocks() for name, ledger in ledgers.items()}
     rows = {name: list(ledger.entries()) for name, ledger in ledgers.items()}
     clients = tuple(
@@ -177,6 +181,30 @@ def read(
     missing = tuple(ClientAccount(name, intact=False) for name in heads if name not in ledgers)
     accounts = tuple(sorted(clients + missing, key=lambda client: natural(client.client)))
     return PolicyAccount(policy, accountant_of(policy), accounts, _kinds(rows.values()))
+
+
+def _in_force(policy: Policy, ledger: Ledger, study: str) -> Policy:
+    """Return the policy by which a ledger counts a named study, or its last one if it does not know that name.
+
+    The given one, which may hold objects, is returned if only its budget differs, or the ledger has none.
+    """
+    known = ledger.policies() if study else None
+    if not known:
+        return policy
+    adopted = known.get(study, [*known.values()][-1])
+    given, adopted = replace(policy, budget=adopted.budget), adopted.renamed(policy.name)
+    return given if given.digest == adopted.digest else adopted
+
+
+def _of_all(policy: Policy, in_force: Sequence[Policy]) -> Policy:
+    """Return the first owner's policy, of whose unit, relation, cap and accountant all are (else LedgerError)."""
+    terms = [p.terms | {"budget": None, "limit": None} for p in in_force]
+    if any(other != terms[0] for other in terms):
+        raise LedgerError(
+            f"policy {policy.name!r}: its owners' ledgers count by different units, relations, caps or accountants, so "
+            "that no sentence holds for all of them; report each owner alone"
+        )
+    return in_force[0] if in_force else policy
 
 
 def _intact(ledger: Ledger, head: Head | None) -> bool:
@@ -296,7 +324,7 @@ def _prove(
     stated = gauge.stated(account.total, account.amended)
     account.delta = float(stated.delta)
     if budget is not None:
-        account.budget = float(budget.epsilon)
+        account.budget, account.in_force = float(budget.epsilon), budget
         account.over = not gauge.accountant.fits(account.total, gauge.accountant.ceiling(budget))
     if account.unprotected == 0:
         account.epsilon = float(stated.epsilon)

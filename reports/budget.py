@@ -34,7 +34,7 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: between clients' noise.
 CERTAIN = 4
 #: Metrics of a policy that are kept if those scored with the truth are withheld.
-UNSCORED = ("simulation", "note", "questions", "rounds", "faults", "breaches", "stopped", FAILED)
+UNSCORED = ("simulation", "note", "questions", "rounds", "breaches", "stopped", FAILED)
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
 #: Prefixes of names of audits, which test the charged loss instead of searching records: the worst record is found
 #: more often than by chance under any finite guarantee.
@@ -154,11 +154,13 @@ class PolicyReport:
 
     @property
     def unmasked(self) -> Fraction | None:
-        """Epsilon of the whole budget if the masks of its sums fail; None without masks or budget."""
+        """Epsilon of the largest budget of any client if the masks of its sums fail; None without masks or budget."""
         allowed, accountant = self.account.policy, self.account.accountant
         if allowed.masked is None:
             return None
-        return allowed.masked.epsilon_unmasked(accountant, allowed.budget)
+        budgets = {client.in_force or allowed.budget for client in self.clients} or {allowed.budget}
+        each = (allowed.masked.epsilon_unmasked(accountant, budget) for budget in budgets)
+        return max((epsilon for epsilon in each if epsilon is not None), default=None)
 
     @property
     def silent(self) -> bool:
@@ -560,6 +562,7 @@ def _policy(report: PolicyReport) -> dict[str, Any]:
                 "detection": client.detection,
                 "principals": sorted(client.principals),
                 "room": None if client.room is None else text(client.room),
+                "in_force": None if client.in_force is None else client.in_force.to_dict(),
                 **{
                     name: dict(
                         zip(report.account.accountant.components, map(text, amounts), strict=False)

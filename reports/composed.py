@@ -36,7 +36,8 @@ def composed(policies: Sequence[PolicyAccount]) -> Composed | None:
     """Compose the policies of a study, which read the same records; None for fewer than two.
 
     Each policy enters by its certified ceiling, or else by its spending so far; then only an odometer
-    holds for the sum. All are restated for the coarsest neighbours among them, by group privacy; pure
+    holds for the sum. All are restated for the coarsest neighbours among them, by group privacy, except
+    a policy of records for persons: its answers are about all of a person's records, of any number. Pure
     losses are added to concentrated ones as concentrated. Their own deltas add up too, in addition to the
     delta that converts concentrated losses.
     """
@@ -106,10 +107,15 @@ def _sum(amounts: Iterable[Fraction | None]) -> Fraction:
 def _restated(policy: PolicyAccount, client: ClientAccount, coarse: Neighbours) -> Loss:
     """Return the maximum loss of one policy's releases, for the given neighbours."""
     rules = policy.policy
-    amount = client.total
-    if client.ceiling is not None and rules.budget is not None:
-        amount = policy.accountant.ceiling(rules.budget)
-    delta = (rules.budget.delta if rules.budget else None) or STATED
+    if rules.unit == "record" != coarse.unit:  # only a cap in its own policy left records out
+        raise UnsupportedLoss(
+            f"no theorem leads from unit 'record' to {coarse.unit!r}: {rules.name} released answers about all "
+            f"records of one {coarse.unit}, of any number"
+        )
+    amount, budget = client.total, client.in_force or rules.budget  # owners' budgets may differ
+    if client.ceiling is not None and budget is not None:
+        amount = policy.accountant.ceiling(budget)
+    delta = (budget.delta if budget else None) or STATED
     loss = _loss(policy.accountant, amount, delta, certified=client.ceiling is not None)
     return group(loss, Neighbours(rules.relation, rules.unit, rules.cap).steps(coarse))
 

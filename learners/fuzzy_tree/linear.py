@@ -46,12 +46,12 @@ class Moments(FuzzyQuery):
         return {"moments": part}
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
-        """Add up integer matrix products by block, exact in any order up to 2^23 records."""
+        """Add up integer matrix products by block, each exact in any order."""
         width = self.coordinates.width
-        total = np.zeros((width, width))
+        total = np.zeros((width, width), np.int64)
         for piece in pieces(len(view.table), width):
             units = self._cut(view, piece)
-            total += units.T @ units
+            total += (units.T @ units).astype(np.int64)
         return {"moments": total}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
@@ -120,12 +120,12 @@ class Residuals(_ModelQuery):
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up node by node, a block of records at a time."""
         width = self.coordinates.width
-        sums = np.zeros((len(self.nodes), width))
+        sums = np.zeros((len(self.nodes), width), np.int64)
         for records, active in blocks(self._prepare(view).memberships, self.nodes, width):
             along = self._along(view, slice(records.start, records.stop))
             for total, node in zip(sums, active, strict=True):
                 terms = node.weight[:, None] * along[node.rows - records.start]
-                total += on_grid(terms).sum(axis=0)
+                total += on_grid(terms).sum(axis=0).astype(np.int64)
         return {"residuals": sums}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
@@ -166,9 +166,9 @@ class ResidualsBySet(_ModelQuery):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up a block of records at a time."""
-        total = np.zeros((len(self.features), self.sets))
+        total = np.zeros((len(self.features), self.sets), np.int64)
         for piece in pieces(len(view.table), total.size):
-            total += self._by_set(view, piece).sum(axis=0)
+            total += self._by_set(view, piece).sum(axis=0).astype(np.int64)
         return {"residuals": total}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:

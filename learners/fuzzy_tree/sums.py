@@ -76,20 +76,22 @@ def level_sums(
 ) -> dict[str, np.ndarray]:
     """Return sums by (node, feature, set), zero for used features, and by node, computed in pieces.
 
-    By node also the records, and the strongly activating ones (w >= 0.5^depth).
+    By node also the records, and the strongly activating ones (w >= 0.5^depth). A piece's sums are below 2^53, so that
+    floats are exact; those of all records may not be.
     """
     width, columns = len(features), np.array(features, dtype=np.int64)
-    cells, sums = np.zeros((4, len(nodes) * width * sets)), np.zeros((5, len(nodes)))
+    size = len(nodes) * width * sets
+    cells, sums = np.zeros((4, size), np.int64), np.zeros((5, len(nodes)), np.int64)
     strong = np.array([0.5 ** len(path) for path in nodes])
     for pairs in Pairs.of(prepared.memberships, nodes, width):
         target, weight = prepared.target[pairs.row], pairs.weight
         active = weight > 0, weight >= strong[pairs.node]
         for total, values in zip(sums, (*_moments(weight, target), *active), strict=True):
-            total += np.bincount(pairs.node, values, len(nodes))
+            total += np.bincount(pairs.node, values, len(nodes)).astype(np.int64)
         for key, degree in pairs.cells(prepared.memberships, columns, sets):
             values = (*_moments(degree, target[:, None]), degree >= LEAST)
             for total, terms in zip(cells, values, strict=True):
-                total += np.bincount(key.ravel(), terms.ravel(), cells.shape[1])
+                total += np.bincount(key.ravel(), terms.ravel(), size).astype(np.int64)
     shaped = cells.reshape(4, len(nodes), width, sets)
     for number, path in enumerate(nodes):
         used = {feature for feature, _ in path}
@@ -107,16 +109,18 @@ def equations(
     """Return the leaves' normal equations in grid units, shapes (leaves, width, width) and (leaves, width)."""
     width = len(features) + 1
     rows, columns = np.triu_indices(width)
-    upper, moment = np.zeros((len(leaves), len(rows))), np.zeros((len(leaves), width))
+    upper = np.zeros((len(leaves), len(rows)), np.int64)  # as in level_sums
+    moment = np.zeros((len(leaves), width), np.int64)
     for _, active in blocks(prepared.memberships, leaves):
         for number, leaf in enumerate(active):
             for piece in pieces(len(leaf.rows), len(rows)):
                 X, target = prepared.design(features, leaf.rows[piece]), prepared.target
                 weighted = leaf.weight[piece, None] * X
-                upper[number] += on_grid(weighted[:, rows] * X[:, columns]).sum(axis=0)
-                along = weighted * target[leaf.rows[piece], None]
-                moment[number] += on_grid(along).sum(axis=0)
-    gram = np.zeros((len(leaves), width, width))
+                squares = on_grid(weighted[:, rows] * X[:, columns]).sum(axis=0)
+                along = on_grid(weighted * target[leaf.rows[piece], None]).sum(axis=0)
+                upper[number] += squares.astype(np.int64)
+                moment[number] += along.astype(np.int64)
+    gram = np.zeros((len(leaves), width, width), np.int64)
     gram[:, rows, columns] = gram[:, columns, rows] = upper
     return gram, moment
 

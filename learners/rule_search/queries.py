@@ -151,8 +151,8 @@ class _SamplingQuery(RuleQuery):
 
     def _check(self) -> None:
         check_siblings(self.templates)
-        if self.slots < 1:
-            raise QueryError("malformed", "sampling needs at least one slot")
+        if not 1 <= self.slots < 2**63:  # what NumPy can draw
+            raise QueryError("malformed", "sampling needs at least one slot, and fewer than 2^63")
 
     def _matched_templates(self, view: View) -> np.ndarray:
         """Return the template that each drawn rule matches, or -1; slots depend on the client's secret."""

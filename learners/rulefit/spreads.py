@@ -48,7 +48,8 @@ class Spreads(Query):
 
     def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
         """Add up integer grid units, so that rounding cannot exceed the bound."""
-        return {name: values.sum(axis=0) for name, values in self.contribution(view).items()}
+        each = self.contribution(view).items()
+        return {name: values.sum(axis=0, dtype=np.int64) for name, values in each}
 
     def contribution(self, view: View) -> Mapping[str, np.ndarray]:
         """Return each record's scaled values and their squares."""

@@ -191,6 +191,12 @@ class OwnerFile:
                 f"policy file {self.policy}: answers {evaluated[0]} from held-out records, and the owner file "
                 "keeps none; write test = 0.25"
             )
+        if self.test and policy.relation == "replace-one" and policy.unit in ("record", "rule"):
+            raise PolicyError(
+                f'policy file {self.policy}: has relation = "replace-one", and the owner file holds out records by '
+                "their own coins, so that a replaced record may leave the training part, as if it was removed; "
+                'write relation = "add-or-remove" in the policy, or test = 0 in the owner file'
+            )
         text = Text(self.sep, self.encoding, self.decimal, self.thousands)
         path = self._path(self.data)
         table = read_table(path, text=text, schema=schema)

@@ -541,7 +541,7 @@ def pure_renyi(epsilon: float, orders: np.ndarray) -> np.ndarray:
     """Return randomized response's Renyi divergence, the largest of any pure loss (Mironov 2017, Prop. 5)."""
     if epsilon == 0:
         return np.zeros(orders.shape)
-    truth, lie = -np.log1p(math.exp(-epsilon)), -np.log1p(math.exp(epsilon))
+    truth, lie = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     one = orders * truth + (1 - orders) * lie
     other = orders * lie + (1 - orders) * truth
     return np.asarray(np.logaddexp(one, other) / (orders - 1))

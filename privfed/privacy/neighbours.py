@@ -24,17 +24,17 @@ class Neighbours:
         """Return how many steps of this relation lead between two neighbours under another.
 
         Replacing is removing and adding: two steps. An individual with at most ``cap`` records is
-        ``cap`` record steps. UnsupportedLoss: no number of steps is known.
+        ``cap`` steps of adding or removing a record; replacing records leads to no individual with
+        another number of them. UnsupportedLoss: no number of steps is known.
         """
-        steps = 1
-        if self.relation != to.relation:
-            if self.relation == "replace-one":
-                raise UnsupportedLoss(
-                    "replacing never changes the number of units, so a replace-one guarantee says "
-                    "nothing of adding or removing one"
-                )
-            steps = 2
-        if (self.unit, self.cap) == (to.unit, to.cap):
+        same_unit = (self.unit, self.cap) == (to.unit, to.cap)
+        if self.relation == "replace-one" and not (same_unit and to.relation == self.relation):
+            raise UnsupportedLoss(
+                "replacing never changes the number of units, so a replace-one guarantee says "
+                "nothing of adding or removing one, nor of a person with another number of records"
+            )
+        steps = 1 if self.relation == to.relation else 2
+        if same_unit:
             return steps
         if self.unit != "record" or to.unit not in ("individual", "client") or to.cap is None:
             raise UnsupportedLoss(

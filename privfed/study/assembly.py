@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from tqdm.auto import tqdm
@@ -18,7 +16,6 @@ from privfed.errors import InputError
 from privfed.exchange.transcript import Transcript
 from privfed.learners.base import PersonalLearner
 from privfed.learners.saved import load
-from privfed.ledger import Ledger
 from privfed.privacy.loss import foreign
 from privfed.privacy.policy import Policy
 from privfed.questions.threads import one_thread
@@ -154,27 +151,13 @@ def gather(output: Output) -> Report:
         policy = Policy.from_toml(output.policy(name) / "policy.toml")
         output.check_given(name)
         with output.ledgers(name) as ledgers:
-            account = read(
-                _policy_in_force(policy, output.study, ledgers),
-                ledgers,
-                output.heads(name),
-                output.study.name,
-            )
+            account = read(policy, ledgers, output.heads(name), output.study.name)
         data = output.read(name, "findings.json") or {}
         if isinstance(data, list):  # the format of earlier versions
             data = {"findings": data}
         results, metrics = findings(data.get("findings")), output.read(name, "metrics.json") or {}
         reports.append(PolicyReport(account, results, metrics, data.get("inapplicable", {})))
     return Report(output.study, tuple(reports), __version__)
-
-
-def _policy_in_force(policy: Policy, study: Study, ledgers: Mapping[str, Ledger]) -> Policy:
-    """Return the policy in force in the ledgers, under their owners' budgets, which may have been amended."""
-    policies = {name: ledger.policies().get(study.name) for name, ledger in ledgers.items()}
-    adopted = next((value for value in policies.values() if value is not None), policy)
-    if study.ledgers is None:
-        return replace(policy, budget=adopted.budget)
-    return adopted.renamed(policy.name)
 
 
 def publishable(output: Output, *, simulation: bool = False) -> Report:

@@ -270,10 +270,15 @@ def _people(frame: pd.DataFrame, individual: str | None, where: str) -> np.ndarr
 
 
 def person_codes(people: np.ndarray) -> np.ndarray:
-    """Return a code per person, int64, same shape, independent of others: integers, or hashes of names."""
+    """Return a code per person, int64, same shape, independent of others: integers, or hashes of names.
+
+    SchemaError: a record has no person.
+    """
     if people.dtype.kind in "iu":
         return people.astype(np.int64)
     inverse, uniques = pd.factorize(people.ravel())
+    if (inverse < 0).any():
+        raise SchemaError("some records have no person; name one for each")
     codes = np.array([_person_code(label(name)) for name in uniques], np.int64)
     return codes[inverse].reshape(people.shape)
 

@@ -161,6 +161,7 @@ def _between(column: Column) -> st.SearchStrategy[float]:
 # --- hostile values of a query's public fields
 
 WHOLE = (0, -1, 2, 2**20, 2**31, 2**62, -(2**62))
+ENDS = (2**64 - 1, -(2**63))  #: Greatest and smallest integer of a message
 BROKEN = (0.0, -1.0, 2.0, 1e-300, 1e300, -1e300, float("inf"), float("-inf"), float("nan"))
 
 
@@ -190,7 +191,7 @@ def _changed(value: Any) -> Iterator[Any]:
     elif isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
-        yield from (other for other in (*WHOLE, value + 1, -value) if other != value)
+        yield from (other for other in (*WHOLE, *ENDS, value + 1, -value) if other != value)
     elif isinstance(value, float):
         yield from (other for other in (*BROKEN, -value) if other != value)
     elif isinstance(value, str):

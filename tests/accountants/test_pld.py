@@ -35,6 +35,14 @@ from privfed.tables.records import Records
 from privfed.testing.queries import Histogram
 
 
+@pytest.mark.parametrize("epsilon", [720, 10**6])
+def test_no_epsilon_is_too_large_for_a_page(epsilon: int) -> None:
+    """e^720 is no float, and a curve up to 10^6 fits no memory: the accountant's own figure is stated."""
+    allowed = (pld.KindAllowance("kind", 3, (Loss.pure(epsilon),)),)
+    told = pld.retrospective(allowed, 1e-5, 3.0 * epsilon)
+    assert (told.epsilon, told.method) == (3.0 * epsilon, "filter")
+
+
 def laplace(epsilon: float, steps: int = 1000) -> Loss:
     """Laplace noise of that epsilon over a fine grid."""
     return Loss.pure(repr(epsilon), Charged(DiscreteLaplace(steps / epsilon), steps))

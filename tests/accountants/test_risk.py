@@ -43,6 +43,14 @@ def test_randomized_response_agrees_with_its_closed_form(epsilon: float) -> None
         assert ours.area == pytest.approx(1 - flip, abs=2e-3) and ours.area >= 1 - flip - 1e-9
 
 
+@pytest.mark.parametrize("power", range(20))
+def test_an_advantage_is_never_stated_below_its_own(power: int) -> None:
+    """tanh(eps / 2): of 1e-12 "at most 0 %" was stated."""
+    epsilon = 10.0**-power
+    assert math.tanh(epsilon / 2) <= Tradeoff.pure(epsilon).advantage <= epsilon / 2 + 1e-14
+    assert Tradeoff.pure(0).advantage == 0
+
+
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_laplace_agrees_with_its_closed_form(epsilon: float) -> None:
     """Of continuous noise: e^eps FPR while that is at most 1/2, then e^-eps / (4 FPR) is missed."""

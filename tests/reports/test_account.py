@@ -73,7 +73,8 @@ def test_each_owner_s_budget_is_the_one_in_force_in_her_ledger() -> None:
     written = replace(PRIVATE, budget=Budget.of("0.05"))
     north, south = read(written, ledgers, federation.heads, "joined").clients
     assert (north.budget, north.over, north.room) == (2.0, False, Fraction(19, 10))
-    assert (south.budget, south.over) == (0.05, True)
+    assert north.in_force == wide.budget
+    assert (south.budget, south.over) == (0.3, False)  # of the study that her ledger knows
 
 
 def test_open_releases_leave_no_epsilon() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ import pytest
 
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.engines.local import LocalDisclosure
+from privfed.errors import LedgerError
 from privfed.ledger import Ledger
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Guard, Policy
@@ -153,3 +156,34 @@ def test_without_a_block_nothing_is_stated_of_one() -> None:
     federation = _asked(policy, 1, 1)
     ledgers = {name: gate.ledger for name, gate in federation.gates.items()}
     assert read(policy, ledgers, federation.heads, "nobody's").clients[0].block is None
+
+
+def _of_study(unit: dict[str, Any], guard: str = "0.1") -> Ledger:
+    """A ledger in which a study's policy is in force."""
+    ledger = Ledger()
+    ledger.adopt(replace(_policy("1", guard), **unit), "study")
+    return ledger
+
+
+def test_an_edited_policy_file_changes_nothing_that_the_ledger_says() -> None:
+    """Written as of persons, of one release or of another budget, a page stated what no gate had held."""
+    true = replace(_policy("1"), name="true")
+    written = [
+        replace(true, unit="individual", cap=1),
+        replace(true, budget=Budget.of("0.5")),
+        _policy("1", "0.001").renamed("true"),
+    ]
+    for edited in written:
+        for name in ("study", "an edited name"):
+            account = read(edited, {"a": _of_study({})}, {}, name)
+            assert account.policy == true and account.clients[0].ceiling == 1
+    assert read(written[0], {"a": Ledger()}, {}, "study").policy == written[0]  # none in force
+
+
+def test_owners_of_other_units_share_no_sentence() -> None:
+    """One page's unit would be that of the first."""
+    ledgers = {"a": _of_study({}), "b": _of_study({"unit": "individual", "cap": 2})}
+    with pytest.raises(LedgerError, match="different units"):
+        read(_policy("1"), ledgers, {}, "study")
+    ledgers["b"] = _of_study({}, "0.2")
+    assert len(read(_policy("1"), ledgers, {}, "study").clients) == 2

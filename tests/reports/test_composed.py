@@ -12,6 +12,7 @@ import pytest
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.privacy.accountant import Budget
+from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.policy import Policy
 from privfed.reports.account import ClientAccount, PolicyAccount
 from privfed.reports.budget import PolicyReport, Report
@@ -124,13 +125,45 @@ def test_replacing_a_record_counts_twice_where_another_policy_replaces() -> None
     assert (mixed.epsilon or 0) > (same.epsilon or 0)
 
 
-def test_a_person_of_three_records_costs_three_of_a_record_policy() -> None:
-    """Group privacy leads from records to persons where a cap says how many records one has."""
+def with_larger_budget(account: PolicyAccount) -> PolicyAccount:
+    """The same with a second owner, in whose ledger epsilon 4 is in force."""
+    larger = Budget.of("4", "1e-5")
+    south = replace(account.clients[0], client="south", in_force=larger, budget=4.0, ceiling=4.0)
+    return replace(account, clients=(*account.clients, south))
+
+
+def test_each_owner_enters_with_the_budget_in_her_own_ledger() -> None:
+    """Joining, an owner may bring a larger one than the first owner's: all of it may be spent."""
+    one = composed([with_larger_budget(policy(name)) for name in ("a", "b")])
     alone = composed([policy(), policy("other")])
-    capped = composed([policy(), policy("other", unit="individual", cap=3)])
-    assert alone is not None and capped is not None
-    assert capped.unit.startswith("individual at each owner")
-    assert (capped.epsilon or 0) > 2 * (alone.epsilon or 9)
+    assert one is not None and one.epsilon is not None and alone is not None
+    assert one.epsilon > 4 > (alone.epsilon or 9)
+
+
+def test_without_masks_the_largest_budget_is_stated() -> None:
+    """It counts once for each share of the noise."""
+    own = policy()
+    masked = replace(own, policy=replace(own.policy, masked=MaskedSums({"north": "", "south": ""})))
+    first, both = (PolicyReport(one).unmasked for one in (masked, with_larger_budget(masked)))
+    assert first is not None and both is not None and both > 4 > first
+
+
+def test_a_cap_holds_for_the_policy_that_it_stands_in() -> None:
+    """A record's policy leaves none of a person's records out: of twenty, not of the other policy's three, she loses."""
+    one = composed([policy(), policy("other", unit="individual", cap=3)])
+    assert one is not None and one.epsilon is None and one.unit.startswith("individual at each")
+    assert "private released answers about all records of one individual" in one.why
+    both = composed([policy(n, unit="individual", cap=3) for n in ("a", "b")])
+    alone = composed([policy(), policy("other")])
+    assert both is not None and alone is not None and both.epsilon == alone.epsilon
+
+
+def test_of_a_person_replaced_nothing_follows_from_records_added() -> None:
+    """Nor from records replaced: another person may have another number of them."""
+    for relation in ("add-or-remove", "replace-one"):
+        record = policy(relation=relation)
+        one = composed([record, policy("other", unit="individual", cap=3, relation="replace-one")])
+        assert one is not None and one.epsilon is None
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import pytest
 
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import RuleFitClassifier
-from privfed.learners.rulefit.cutoffs import read_cutoffs
+from privfed.learners.rulefit.cutoffs import Cutoffs, read_cutoffs
 from privfed.learners.rulefit.pooled import PooledHistogram
-from privfed.learners.rulefit.spreads import ask_spreads
+from privfed.learners.rulefit.spreads import Spreads, ask_spreads
+from privfed.questions.query import View
 from privfed.tables.records import Records
 from privfed.tables.schema import Column, Schema
 from privfed.testing.hospitals import BINARY, QUICK, gates, patients
@@ -26,6 +27,16 @@ def test_moments_of_linear_terms_are_read_off_the_counts() -> None:
     told = PooledHistogram(counts, {"a": 500.0}, 20).linear_moments(schema, cutoffs)
     terms = cutoffs.linear(values[:, None])[:, 0]
     assert [one[0] for one in told] == pytest.approx([terms.mean(), terms.var()])
+
+
+def test_sums_are_whole_numbers_beyond_what_floats_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In floats (2^53 + 1) + 1 - 2^53 is 0, and one record would change it by more or less than it adds."""
+    terms = np.array([[2.0**53], [1.0], [1.0], [-(2.0**53)]])
+    monkeypatch.setattr(Spreads, "contribution", lambda _query, _view: {"sums": terms})
+    schema = Schema((Column("a", lower=0, upper=1),))
+    cutoffs = Cutoffs(((),), np.zeros(1), np.ones(1), np.ones(1))
+    view = View.of(schema, np.zeros((4, 1)))
+    assert Spreads(cutoffs, (0,)).evaluate(view)["sums"].tolist() == [2]
 
 
 def test_spreads_that_are_withheld_leave_the_histograms_moments() -> None:

@@ -112,6 +112,19 @@ def test_it_refuses_to_start_on_another_policy_than_the_one_in_force(owner: Path
     side.gate.ledger.close()
 
 
+def test_a_replaced_record_may_not_leave_for_the_held_out_part(owner: Path) -> None:
+    """Its coin is another: the exact number of training records, free under replace-one, would tell."""
+    owner.write_text(f"test = 0.5\n{owner.read_text()}")
+    policy = owner.with_name("policy.toml")
+    removed = policy.read_text()
+    assert 'relation = "add-or-remove"' in removed
+    policy.write_text(removed.replace("add-or-remove", "replace-one"))
+    with pytest.raises(PolicyError, match="may leave the training part"):
+        OwnerFile.from_toml(owner).checked()
+    policy.write_text(removed)
+    OwnerFile.from_toml(owner).checked()
+
+
 def test_it_refuses_to_start_on_a_wrong_schema(owner: Path, schema_text: str) -> None:
     """One that does not fit the table, one that was read off it, one that nobody agreed on."""
     folder, text = owner.parent, owner.read_text()

@@ -38,6 +38,7 @@ def test_a_person_is_as_many_steps_as_records() -> None:
     ("have", "want"),
     [
         (REPLACED, RECORD),
+        (REPLACED, Neighbours("replace-one", "individual", 5)),
         (PERSON, RECORD),
         (RECORD, Neighbours(unit="individual")),
         (RECORD, Neighbours(unit="rule")),
@@ -46,7 +47,7 @@ def test_a_person_is_as_many_steps_as_records() -> None:
     ],
 )
 def test_what_no_theorem_gives_is_refused(have: Neighbours, want: Neighbours) -> None:
-    """From replacing to adding, from persons to records, without a cap: no."""
+    """From replacing to adding, or to persons, who differ in number of records; from persons to records, without a cap: no."""
     with pytest.raises(UnsupportedLoss):
         convert(Loss.pure("0.1"), have, want)
 

@@ -53,6 +53,16 @@ def test_scores_and_attacks_are_left_out(lasting: Path) -> None:
     assert status(["export", str(lasting), "--as", "sacroml"]) == BAD_INPUT
 
 
+def test_what_failed_inside_a_gate_is_its_owners_to_know(lasting: Path) -> None:
+    """Whether an owner's own tree failed follows from her records alone, and no reply tells of it."""
+    file = lasting / "private" / "metrics.json"
+    faults = {"faults": {"north": {"genetic_tree.keep": 1}}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | faults))
+    for flags, told in (((), False), (("--simulation",), True)):
+        assert status(["report", str(lasting), *flags]) == FINE
+        assert ("failed inside a gate" in (lasting / "report.html").read_text()) is told
+
+
 def test_all_is_there_when_it_is_asked_for(lasting: Path) -> None:
     """On pages and in exports."""
     assert status(["report", str(lasting), "--simulation"]) == FINE

@@ -222,3 +222,11 @@ def test_person_for_every_record() -> None:
     """A record without a person cannot be covered by a person's guarantee."""
     with pytest.raises(SchemaError, match="without a person"):
         Records.from_frame(frame().assign(who=pd.Series(["p", None])), SCHEMA, "who")
+
+
+@pytest.mark.parametrize("people", [["a", None, "b"], [1.0, np.nan, 2.0]])
+def test_arrays_leave_no_record_without_a_person(people: list[object]) -> None:
+    """It took the code of the last person named, whose leaving then changed what the cap kept of others."""
+    schema = Schema((Column("a", lower=0, upper=1),))
+    with pytest.raises(SchemaError, match="no person"):
+        Records(schema, np.zeros((3, 1)), individual=np.array(people))
