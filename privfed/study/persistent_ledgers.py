@@ -115,8 +115,14 @@ class PersistentLedgers:
         """Return a study's policy with the owners' budget, limits and accountant in force.
 
         A policy file is unmodified; the ledgers check it. StudyError: the study states another budget
-        than the one in force, or has a policy without a guarantee.
+        than the one in force, has a policy without a guarantee, or one of replaced records, which coins may move.
         """
+        if proposed.relation == "replace-one" and (not study.clients.column or study.data.test):
+            raise StudyError(
+                f'policy {choice.name!r} has relation = "replace-one", but where ledgers persist each record\'s coin '
+                "decides its owner and whether it is held out, so that a replaced record may leave an owner's part as if "
+                'it was removed; write relation = "add-or-remove"'
+            )
         terms = self.terms()
         budget = proposed.budget
         stated = None if budget is None else study.clients.whole(budget.delta)

@@ -518,7 +518,7 @@ def _by_coins(study: Study, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     fractions, under ``dirichlet`` by class or tenth of the target's range, depend on no record. So adding or
     removing a record moves no other one between owners or parts, and no study moves one to another owner: each
     ledger's guarantee for an owner's part under add-or-remove holds for the table, unlike with a partition by row
-    numbers. Under replace-one it does not: the replacing record may go to another owner.
+    numbers. Under replace-one it does not: the replacing record may go to another owner, and the policy is refused.
 
     Returns:
         owners, and whether each record is held out, both of shape (records,).

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.cli.common import INTERRUPTED
+from privfed.learners import FuzzyTreeRegressor
 from privfed.ledger import Ledger
 from privfed.ledger.registry import Registry, state_folder
 from privfed.ledger.sqlite_store import SCHEMA
@@ -454,3 +456,19 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     assert status(["ledger", "show", str(owners), "--client", "nort"]) == BAD_INPUT
     assert "did you mean 'north'" in capsys.readouterr().err
     assert status(["ledger", "budget", str(tmp_path / "one" / "private")]) == BAD_INPUT
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_replaced_records_are_refused_where_coins_divide_them(
+    study: Callable[..., str], tmp_path: Path, capsys: pytest.CaptureFixture[str], column: bool
+) -> None:
+    """A replaced record may be held out, or go to another owner; nothing is charged."""
+    policy = FuzzyTreeRegressor(max_depth=1, n_fuzzy_sets=2).private("4", "1e-5")
+    replace(policy, relation="replace-one").to_toml(tmp_path / "replaced.toml")
+    path = Path(study("one", "4", 'name = "private"\nepsilon = "4"', 'name = "replaced.toml"'))
+    if not column:
+        parts = 'partition = "iid"\ncount = 2\n'
+        path.write_text(path.read_text().replace('partition = "column"\ncolumn = "site"\n', parts))
+    assert run(str(path), tmp_path / "out") == BAD_INPUT
+    assert "a replaced record may leave an owner's part" in capsys.readouterr().err
+    assert not (tmp_path / "owners").exists()
