@@ -201,6 +201,16 @@ def test_a_table_that_was_handed_over_is_a_breach_by_its_records(
         assert found.severity == "breach"
 
 
+def test_records_that_several_clients_handed_over_add_up(truth: dict[str, Records]) -> None:
+    """Five of one, and three of the other."""
+    entries = [
+        released(truth[name].x[:size], PartType.VALUES, client=name).entries[0]
+        for name, size in (("one", 5), ("two", 3))
+    ]
+    found, _ = Verbatim().run(Transcript(tuple(entries)), truth, SCHEMA)
+    assert (found.value, found.of, found.severity) == (8, 60, "breach")
+
+
 @pytest.mark.parametrize("clients", [("one",), ("one", "two")])
 def test_no_blind_guess_finds_more_than_the_whole(clients: tuple[str, ...]) -> None:
     """Few values that everybody has: chance finds each of them, and the table left all the same."""
