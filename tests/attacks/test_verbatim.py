@@ -201,6 +201,13 @@ def test_a_table_that_was_handed_over_is_a_breach_by_its_records(
         assert found.severity == "breach"
 
 
+def test_rows_of_a_client_without_records_are_nobody_s(truth: dict[str, Records]) -> None:
+    """It has none to find, though the rows are another client's."""
+    empty = {"one": Records(SCHEMA, np.empty((0, 2))), "two": truth["two"]}
+    rows = released(truth["two"].x[:5], PartType.VALUES)
+    assert Verbatim().run(rows, empty, SCHEMA) == []
+
+
 def test_records_that_several_clients_handed_over_add_up(truth: dict[str, Records]) -> None:
     """Five of one, and three of the other."""
     entries = [
