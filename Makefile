@@ -1,6 +1,8 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+# Where it is set, as in containers, each of the suite's processes would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: audit test coverage lint types docs versions clean
 

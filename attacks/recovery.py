@@ -30,7 +30,7 @@ from privfed.attacks.fuzzy import (
 )
 from privfed.attacks.ledger_rows import as_table, integer_points
 from privfed.attacks.reading import formed, well_formed
-from privfed.attacks.verbatim import DRAWS, own_and_others, severity, synthetic_records
+from privfed.attacks.verbatim import DRAWS, SyntheticRecords, own_and_others, severity
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 
 DOMAIN = 300_000  #: Most vectors of a domain that are enumerated
@@ -121,14 +121,11 @@ class Recovery(Attack):
         rng, right, by_chance = np.random.default_rng(0), 0, np.zeros(DRAWS)
         for client in attacked:
             group = [item for item in claims.items() if item[0].client == client]
-            records, others = own_and_others(truth, client)
+            synthetic = SyntheticRecords(*own_and_others(truth, client))
             hits = _hits(group, truth[client], schema)
             right += hits
             for draw in range(DRAWS if hits else 0):
-                drawn = (
-                    as_table(truth[client], rows)
-                    for rows in synthetic_records(records, others, rng)
-                )
+                drawn = (as_table(truth[client], rows) for rows in synthetic.draw(rng))
                 by_chance[draw] += max(_hits(group, table, schema) for table in drawn)
         total = sum(len(truth[client].x) for client in attacked)
         detail = {"claimed": sum(len(group) for group in claims.values()), **_methods(claims)}

@@ -225,7 +225,7 @@ def _tally(
             by_chance = (
                 [column.count_matches(others) for others in shifted]
                 if noisy
-                else [column.by_chance(numbers, rng) for rng in rngs]
+                else column.by_chance(numbers, rngs)
             )
             tally.add(column, numbers, by_chance)
     return tally, read
@@ -261,7 +261,8 @@ def rows_found(
             return sum((remaining & Counter(map(tuple, table.tolist()))).values())
 
         hits += present(records)
-        by_chance += [max(map(present, synthetic_records(records, pool, rng))) for rng in rngs]
+        synthetic = SyntheticRecords(records, pool)
+        by_chance += [max(map(present, synthetic.draw(rng))) for rng in rngs]
     return hits, by_chance
 
 
@@ -272,18 +273,39 @@ def own_and_others(truth: Truth, client: str) -> tuple[np.ndarray, np.ndarray]:
     return records, np.concatenate([records[:0], *others])
 
 
-def synthetic_records(
-    records: np.ndarray, pool: np.ndarray, rng: np.random.Generator
-) -> Iterator[np.ndarray]:
-    """Yield as many records independent of the releases: others', and synthetic ones."""
-    if len(pool):
-        yield np.asarray(rng.choice(pool, len(records)))
-    drawn = rng.permuted(records.astype(float), axis=0)
-    for column in drawn.T:
-        # two values are redrawn one by one, for there is nothing between them
-        for part in [column] if len(records) > 2 else np.split(column, len(records)):
-            Shape.of(part).redraw(part, rng)
-    yield drawn
+@dataclass(frozen=True, eq=False)
+class SyntheticRecords:
+    """Tables as long as a client's that are independent of the releases.
+
+    Args:
+        records: the client's records, shape (records, columns).
+        pool: all other clients' records, shape (others, columns).
+    """
+
+    records: np.ndarray
+    pool: np.ndarray
+
+    @cached_property
+    def _shapes(self) -> list[list[Shape]]:
+        """Shapes by column: of all its values, or of each of at most two, for there is nothing between them."""
+        alone = 0 < len(self.records) <= 2
+        columns = self.records.astype(float).T
+        return [list(map(Shape.of, np.split(c, len(c)) if alone else [c])) for c in columns]
+
+    def draw(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Yield others' records, if there are any, and the columns, shuffled and redrawn in their shapes."""
+        if len(self.pool):
+            yield np.asarray(rng.choice(self.pool, len(self.records)))
+        in_order = np.tile(np.arange(len(self.records))[:, None], self.records.shape[1])
+        order = rng.permuted(in_order, axis=0)
+        drawn = self.records.astype(float)
+        for column, places, shapes in zip(drawn.T, order.T, self._shapes, strict=True):
+            if len(shapes) == 1:
+                shapes[0].redraw(column, rng)
+            else:
+                for place in places:
+                    shapes[place].redraw(column[place : place + 1], rng)
+        yield np.take_along_axis(drawn, order, axis=0)
 
 
 def _tables(transcript: Transcript, table: Table) -> np.ndarray:
@@ -350,7 +372,10 @@ class Tally:
     cells: int = 0
 
     def add(
-        self, column: ColumnValues, numbers: Numbers, by_chance: Sequence[tuple[int, int]]
+        self,
+        column: ColumnValues,
+        numbers: Numbers,
+        by_chance: Sequence[tuple[int, int]] | np.ndarray,
     ) -> None:
         """Add the matches of one column, and those by chance."""
         for form, hit in column.hits(numbers).items():
@@ -421,20 +446,29 @@ class ColumnValues:
         """Others' cells that are no bound."""
         return self.others[~np.isin(self.others, self._edges)]
 
-    def by_chance(self, numbers: Numbers, rng: np.random.Generator) -> tuple[int, int]:
-        """:meth:`count_matches` for similar columns that are independent of the releases.
+    def by_chance(self, numbers: Numbers, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+        """:meth:`count_matches` for similar columns that are independent of the releases, shape (draws, 2).
 
         The larger of two: of a column redrawn in this one's shape, and of as many cells of others. These may
         be few, or of another range, so that they alone would understate chance.
         """
+        tables = np.array([table for rng in rngs for table in self._drawn(rng)])
+        together = replace(self, cells=tables.ravel())
+        hit, (values, index) = together._matches(numbers)["any"], together._values
+        hits = hit[index]
+        rows = np.repeat(np.arange(len(tables)), tables.shape[1])[together.usable][hits]
+        distinct = np.unique(rows * len(values) + index[hits]) // max(len(values), 1)
+        counts = [np.bincount(each, minlength=len(tables)) for each in (rows, distinct)]
+        return np.asarray(np.stack(counts, axis=1).reshape(len(rngs), -1, 2).max(axis=1))
+
+    def _drawn(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Columns as long as the usable cells: redrawn, and, if there are any, of others' cells."""
         drawn = self.cells[self.usable]
         self._shape.redraw(drawn, rng)
-        tables = [drawn]
+        yield drawn
         if len(self._other_cells):
             enough = len(self._other_cells) >= len(drawn)
-            tables.append(rng.choice(self._other_cells, len(drawn), replace=not enough))
-        counts = [replace(self, cells=cells).count_matches(numbers) for cells in tables]
-        return max(count for count, _ in counts), max(values for _, values in counts)
+            yield rng.choice(self._other_cells, len(drawn), replace=not enough)
 
 
 def _within(ordered: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

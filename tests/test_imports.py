@@ -166,10 +166,10 @@ def test_no_import_goes_in_a_circle() -> None:
     assert not left
 
 
-def loaded_by(statement: str, package: str = "privfed") -> set[str]:
-    """The modules of a package that a fresh process holds after one statement."""
+def loaded_by(statement: str, packages: str | tuple[str, ...] = "privfed") -> set[str]:
+    """The modules of some packages that a fresh process holds after one statement."""
     program = (
-        f"{statement}\nimport sys\nprint(*[m for m in sys.modules if m.startswith({package!r})])"
+        f"{statement}\nimport sys\nprint(*[m for m in sys.modules if m.startswith({packages!r})])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -208,8 +208,8 @@ def test_a_data_owners_side_needs_no_scikit_learn() -> None:
 def test_leak_assertions_need_numpy_and_pandas_alone() -> None:
     """A stranger's suite loads neither OpenDP nor SciPy, and pandas only where it makes a table."""
     names = "from privfed.testing import assert_no_raw, flatten; import privfed.testing.plugin"
-    for others in ("opendp", "scipy", "sklearn", "msgspec", "matplotlib", "pandas", "hypothesis"):
-        assert not loaded_by(names, others)
+    others = ("opendp", "scipy", "sklearn", "msgspec", "matplotlib", "pandas", "hypothesis")
+    assert not loaded_by(names, others)
     loaded = loaded_by(f"{names}; from privfed.testing import sentinels")
     rooms = {name.split(".")[1] for name in loaded if "." in name}
     assert rooms == {"errors", "lazy", "leaks", "testing"}

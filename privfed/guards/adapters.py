@@ -201,4 +201,4 @@ def _answer_in_time(ask: Callable[[], list[np.ndarray] | None]) -> np.ndarray | 
         arrays = ask()
     if arrays is None:
         return None
-    return np.concatenate([np.ravel(a).astype(float) for a in arrays]) if arrays else np.zeros(0)
+    return np.concatenate([*arrays, []], axis=None, dtype=float, casting="unsafe")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,7 @@ from privfed.attacks import sketches, verbatim
 from privfed.attacks.verbatim import Verbatim, numbers_inside
 from privfed.exchange.messages import Release, ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
+from privfed.leaks.shape import Shape
 from privfed.privacy.laws import DiscreteGaussian, DiscreteLaplace, Law
 from privfed.questions import wire
 from privfed.questions.part import GRID, PartType
@@ -199,6 +201,23 @@ def test_a_table_that_was_handed_over_is_a_breach_by_its_records(
         assert found.severity == "breach"
 
 
+def test_rows_of_a_client_without_records_are_nobody_s(truth: dict[str, Records]) -> None:
+    """It has none to find, though the rows are another client's."""
+    empty = {"one": Records(SCHEMA, np.empty((0, 2))), "two": truth["two"]}
+    rows = released(truth["two"].x[:5], PartType.VALUES)
+    assert Verbatim().run(rows, empty, SCHEMA) == []
+
+
+def test_records_that_several_clients_handed_over_add_up(truth: dict[str, Records]) -> None:
+    """Five of one, and three of the other."""
+    entries = [
+        released(truth[name].x[:size], PartType.VALUES, client=name).entries[0]
+        for name, size in (("one", 5), ("two", 3))
+    ]
+    found, _ = Verbatim().run(Transcript(tuple(entries)), truth, SCHEMA)
+    assert (found.value, found.of, found.severity) == (8, 60, "breach")
+
+
 @pytest.mark.parametrize("clients", [("one",), ("one", "two")])
 def test_no_blind_guess_finds_more_than_the_whole(clients: tuple[str, ...]) -> None:
     """Few values that everybody has: chance finds each of them, and the table left all the same."""
@@ -273,6 +292,42 @@ def test_few_other_records_do_not_make_chance_rare(sizes: tuple[int, int], apart
         (found,) = Verbatim().run(released(rng.poisson(20, 12), PartType.COUNTS), truth, schema)
         accused += found.severity != "none"
     assert accused / runs <= 0.05
+
+
+@pytest.mark.parametrize("records", [0, 1, 2, 3, 40])
+def test_a_drawn_table_has_each_column_s_values_shuffled_and_redrawn(records: int) -> None:
+    """As its naive twin, which works out shapes anew for each draw, to the bit; of no records there is none."""
+    rng = np.random.default_rng(0)
+    columns = [rng.integers(0, 5, records), rng.integers(0, 99, records) / 10, rng.random(records)]
+    table, pool = np.column_stack(columns), np.ones((3, 3))
+    drawn = verbatim.SyntheticRecords(table, pool)
+    for seed in range(20):
+        rng, again = np.random.default_rng(seed), np.random.default_rng(seed)
+        others, own = drawn.draw(rng)
+        assert np.array_equal(others, np.ones((records, 3)))
+        again.choice(pool, records)
+        naive = again.permuted(table, axis=0)
+        for column in naive.T:
+            for part in [column] if records > 2 else np.split(column, max(records, 1)):
+                Shape.of(part).redraw(part, again)
+        assert np.array_equal(own, naive) and rng.random() == again.random()
+
+
+@pytest.mark.parametrize("others", [0, 5, 90])
+@pytest.mark.parametrize("cells", [0, 1, 40])
+def test_matches_by_chance_are_those_of_each_draw_on_its_own(cells: int, others: int) -> None:
+    """All draws are looked up at once; so many cells and so many different values as one by one."""
+    rng = np.random.default_rng(0)
+    column = verbatim.ColumnValues(
+        rng.integers(0, 9, cells).astype(float), ((0.0, 8.0),), rng.integers(0, 12, others) / 2
+    )
+    numbers = verbatim.Numbers(np.array([1.0, 3.0, 4.5, 7.0]), {0.5**20: np.array([2**18])})
+    together = column.by_chance(numbers, verbatim.generators(30))
+    alone = [
+        np.max([replace(column, cells=c).count_matches(numbers) for c in column._drawn(rng)], 0)
+        for rng in verbatim.generators(30)
+    ]
+    assert np.array_equal(together, alone) and (together.any() or cells < 2)
 
 
 def test_a_rare_coincidence_is_no_record_of_this_one() -> None:

@@ -38,6 +38,14 @@ def study() -> Study:
     return replace(Study.built_in(), noise="test")
 
 
+@pytest.fixture(scope="module")
+def published(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Transcript:
+    """What its first policy released, carried out once."""
+    output, choice = Output(tmp_path_factory.mktemp("published")), study.policies[0]
+    simulation.run(prepare(study), choice, output)
+    return output.transcript(choice.name)
+
+
 def test_every_record_is_trained_on_or_held_out(study: Study) -> None:
     """Never both; about the asked share of each client, by the seed alone."""
     prepared, again = divide(study), divide(study)
@@ -349,18 +357,16 @@ def test_a_single_owner_s_records_are_compared_with_those_held_out(
 
 @pytest.mark.parametrize("method", ["run", "attackable"])
 def test_an_attack_that_fails_ends_no_study(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    study: Study, published: Transcript, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """Budgets are spent by then: it has not looked, it says why without its text, and all others go on."""
 
     def fail(*_: object) -> None:
         raise ValueError("age 41.7")
 
-    choice, output = study.policies[0], Output(tmp_path)
-    simulation.run(prepare(study), choice, output)
     few = replace(study, attacks=("small_groups", "verbatim"))
     monkeypatch.setattr(SmallGroups, method, fail)
-    told, idle = simulation.attack(prepare(few), output.transcript(choice.name))
+    told, idle = simulation.attack(prepare(few), published)
     failed, *others = told
     assert (failed.attack, failed.state) == ("small_groups", "not looked")
     assert failed.why_not == "it failed with ValueError" and "41.7" not in str(told)
@@ -380,14 +386,12 @@ def test_an_attack_that_fails_ends_no_study(
     ],
 )
 def test_an_attack_that_gives_no_findings_ends_no_study(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any, kind: str
+    study: Study, published: Transcript, monkeypatch: pytest.MonkeyPatch, told: Any, kind: str
 ) -> None:
     """A return that was forgotten, a dictionary, no number, what cannot be written: it failed, and others go on."""
-    choice, output = study.policies[0], Output(tmp_path)
-    simulation.run(prepare(study), choice, output)
     few = replace(study, attacks=("small_groups", "verbatim"))
     monkeypatch.setattr(SmallGroups, "run", lambda attack, *_: told(attack))
-    failed, *others = simulation.attack(prepare(few), output.transcript(choice.name))[0]
+    failed, *others = simulation.attack(prepare(few), published)[0]
     assert failed.why_not == f"it failed with {kind}"
     assert {each.attack for each in others} == {"verbatim", "coverage"}
 

@@ -13,6 +13,14 @@ from privfed.testing.assertions.suite import Looked, Suite
 
 pytest_plugins = ("pytester",)
 
+
+@pytest.fixture(autouse=True)
+def _named_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs load this plugin and xdist by name, and none of the others that happen to be installed, which takes longer."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "privfed.testing.plugin,xdist.plugin")
+
+
 SUITE = """
 import numpy as np
 import pytest
@@ -53,8 +61,10 @@ def test_share(number, leakcheck):
 """
 
 
-def test_a_suite(pytester: pytest.Pytester) -> None:
-    """A leak fails, all else passes; what is deselected does not change the shares."""
+def test_a_suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leak fails, all else passes; what is deselected does not change the shares. The plugin is found as installed."""
+    for name in ("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTEST_PLUGINS"):
+        monkeypatch.delenv(name)
     pytester.makepyfile(SUITE)
     pytester.makeini(
         "[pytest]\nprivfed_alpha = 0.04\naddopts = --strict-markers -p no:cacheprovider"
