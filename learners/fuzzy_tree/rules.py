@@ -112,7 +112,10 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
             max(abs(constant), (high - low) * float((np.abs(slopes) * extents).max()))
             for constant, extents in (
                 (intercept, extent),
-                (intercept + (high - low) * float(origins @ slopes), np.where(coded, width, extent)),
+                (
+                    intercept + (high - low) * float(origins @ slopes),
+                    np.where(coded, width, extent),
+                ),
             )
         )
         result.append(
@@ -170,7 +173,9 @@ def counts(tree: FuzzyTreeRegressor) -> dict[str, EquationCode]:
             last = len(column.categories) - 1
             values = np.clip(np.arange(last + 1), low, high) - low
             step = (high - low) / last or 1.0
-            codes[column.name] = EquationCode(low, step, _codes_text(column.categories, values / step))
+            codes[column.name] = EquationCode(
+                low, step, _codes_text(column.categories, values / step)
+            )
         elif column.kind == "integer" and low < high <= np.floor(low) + 1 and (low, high) != (0, 1):
             below = int(np.floor(low))
             text = f"0 up to {below}, 1 from {below + 1} on"

@@ -478,7 +478,11 @@ def categories_text(column: Column, met: np.ndarray) -> str:
     """Format the categories of a column that satisfy a condition, by name."""
     codes = np.flatnonzero(met)
     named = names_text(column.categories, codes)
-    return f"{shown(column.name)} = {named}" if len(codes) == 1 else f"{shown(column.name)} in {{{named}}}"
+    return (
+        f"{shown(column.name)} = {named}"
+        if len(codes) == 1
+        else f"{shown(column.name)} in {{{named}}}"
+    )
 
 
 def names_text(names: Sequence[str], codes: np.ndarray) -> str:

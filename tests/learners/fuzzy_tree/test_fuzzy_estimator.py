@@ -318,7 +318,9 @@ def test_many_categories_are_described_by_the_ends_of_their_runs() -> None:
     ward = np.where(code >= 280, 299.0, ward)
     by_hand = numbers[0] + numbers[1] * ward + numbers[2] * frame["age"]
     assert np.allclose(by_hand, model.predict(frame), atol=0.02)
-    model = FuzzyTreeRegressor(n_fuzzy_sets=3, max_depth=1, features=["ward"], scaling="schema").fit(fed)
+    model = FuzzyTreeRegressor(
+        n_fuzzy_sets=3, max_depth=1, features=["ward"], scaling="schema"
+    ).fit(fed)
     assert "ward is Low (w000, ..., w148; the nearer to w000 the more)" in model.describe()
 
 
