@@ -451,27 +451,36 @@ class Span:
 
 
 def interval_text(name: str, lower: float, upper: float, column: Column | None = None) -> str:
-    """Format ``lower <= name < upper`` without infinite ends; a single integer is ``name = lower``."""
-    name, width = shown(name), np.inf if column is None else np.ptp(column.bounds)
+    """Format ``lower <= name < upper`` without infinite ends; a single integer is ``name = lower``.
+
+    Where rounding errors put an end just above the decimal printed, that decimal is below: ``name <= upper``.
+    """
+    name, width = shown(name), np.inf if column is None else float(np.ptp(column.bounds))
     if column is not None and column.kind == "integer":
         lower, upper = np.ceil([lower, upper])
         if upper == lower + 1:
-            return f"{name} = {_cut_text(lower, width)}"
+            return f"{name} = {_cut_text(lower, width)[0]}"
+    if (lower, upper) == (-np.inf, np.inf):
+        return f"any {name}"
+    (low, above), (high, not_below) = (_cut_text(end, width) for end in (lower, upper))
     if lower == -np.inf:
-        return f"{name} < {_cut_text(upper, width)}" if upper < np.inf else f"any {name}"
+        return f"{name} {'<=' if not_below else '<'} {high}"
     if upper == np.inf:
-        return f"{name} >= {_cut_text(lower, width)}"
-    return f"{_cut_text(lower, width)} <= {name} < {_cut_text(upper, width)}"
+        return f"{name} {'>' if above else '>='} {low}"
+    return f"{low} {'<' if above else '<='} {name} {'<=' if not_below else '<'} {high}"
 
 
-def _cut_text(value: float, width: float) -> str:
+def _cut_text(value: float, width: float) -> tuple[str, bool]:
     """Format a threshold exactly if eight significant digits suffice, else as :func:`number_text`.
 
-    A rounded threshold would decide otherwise than the model for values between the two.
+    A rounded threshold would decide otherwise than the model for values between the two. Returns the text, and whether
+    the threshold is that decimal plus rounding errors.
     """
+    if not np.isfinite(value):
+        return "", False
     text = digits_text(value, 8)
     exact = abs(float(text) - value) <= 1e-12 * abs(value)
-    return text if exact else number_text(value, width)
+    return (text, float(text) < value) if exact else (number_text(value, width), False)
 
 
 def categories_text(column: Column, met: np.ndarray) -> str:

@@ -521,6 +521,18 @@ def test_a_printed_threshold_decides_as_the_model_does(
     assert trees.interval_text("x", 2 / 3, np.inf) == "x >= 0.6667"
 
 
+def test_an_end_just_above_a_decimal_has_the_decimal_below() -> None:
+    """As the 56th of a hundred bins may begin above 0.56, and so a record of 0.56 is not in it; just below, it is."""
+    above, below = np.nextafter(0.56, 1), np.nextafter(0.7, 0)
+    assert trees.interval_text("x", -np.inf, above) == "x <= 0.56"
+    assert trees.interval_text("x", above, np.inf) == "x > 0.56"
+    assert trees.interval_text("x", above, below) == "0.56 < x < 0.7"
+    assert trees.interval_text("x", 0.56, 0.7) == "0.56 <= x < 0.7"
+    assert trees.interval_text("x", -np.inf, np.inf) == "any x"
+    whole = Column("n", "integer", 0, 2e6)
+    assert trees.interval_text("n", 1234566.5, 1234568, whole) == "n = 1234567"
+
+
 def test_many_categories_are_named_by_the_ends_of_their_runs() -> None:
     """Up to ten one by one; single ones and short runs in full; in the schema's order."""
     column = Column("ward", categories=tuple(f"w{k:02}" for k in range(40)))
