@@ -24,6 +24,7 @@ PAGE, INDENT = (
     4,
 )  #: Characters of a line of text on a page, and spaces before continuation lines
 MOST_BARS = 20  #: Maximum bars of one plot
+MOST_LABELS = 40  #: Maximum names of categories along an axis
 MOST_NAMES = 16  #: Maximum curves' names in a column of the legend
 POINTS = 400  #: Points at which a shape function is plotted
 
@@ -138,13 +139,15 @@ def shape(
 
 
 def _name_categories(ax: Axes, names: Sequence[str]) -> None:
-    """Set tick labels at 0, 1, ...: horizontal if there is room, else vertical."""
+    """Set tick labels at 0, 1, ...: horizontal if there is room, else vertical, and not more than fit."""
+    every = -(-len(names) // MOST_LABELS)
+    places, names = np.arange(len(names))[::every], names[::every]
     room = 60 // len(names)
     labels = [_lines(shown(name), max(room, 8), 5) for name in names]
     flat = max(map(len, "\n".join(labels).split("\n"))) <= room
     if not flat:
         labels = [_lines(shown(name), 32, 3) for name in names]
-    ax.set_xticks(np.arange(len(names)), labels, rotation=0 if flat else 90)
+    ax.set_xticks(places, labels, rotation=0 if flat else 90)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from privfed.errors import InputError, number_of, unknown
-from privfed.questions.exact import shown, shown_delta
+from privfed.questions.exact import shown, shown_delta, shown_percent
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.metrics import judged_by
@@ -204,6 +204,6 @@ def _attacks(count: int) -> str:
 
 
 def _of_hundred(fraction: float) -> str:
-    """A fraction as "at most n" of 100, rounded up."""
-    count = -int(-100 * fraction // 1)
-    return "up to all 100" if count >= 100 else f"at most {count}"
+    """A fraction as "at most n" of 100, rounded up as on the engineer's page."""
+    count = shown_percent(fraction).removesuffix(" %")
+    return "up to all 100" if count == "100" else f"at most {count}"

@@ -71,7 +71,8 @@ def _owner(name: str, policies: Sequence[PolicyAccount], coarse: Neighbours, uni
     accounts = [(p, c) for p in policies for c in p.clients if c.client == name and c.total]
     open_ = [p.policy.name for p, c in accounts if c.unprotected or not c.secure]
     if open_:
-        raise UnsupportedLoss(f"{' and '.join(open_)} released without any finite guarantee")
+        names = " and ".join(filter(None, [", ".join(open_[:-1]), open_[-1]]))
+        raise UnsupportedLoss(f"{names} released without any finite guarantee")
     losses = [_restated(p, c, coarse) for p, c in accounts]
     added = sum((loss.delta for loss in losses), Fraction(0))
     if all(loss.epsilon is not None for loss in losses):

@@ -322,7 +322,9 @@ def figure_of(finding: Finding, value: float | None) -> str:
         return "none"
     if is_share(finding):
         return percent(value)
-    return number(round(value)) if _is_count(finding) and value >= COUNTED else number(value)
+    if not _is_count(finding):
+        return number(value)
+    return number(round(value)) if value >= COUNTED else measured(value, 2)
 
 
 def reach_of(finding: Finding) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.questions.tree import digits_of
+from privfed.questions.tree import names_text, number_text
 from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _BEGIN = re.compile(r"tree \d+:")
 
 def lines(data: dict[str, list[Any]]) -> list[str]:
     """Return one tree's exact rules, from its lists by node."""
-    return _rules(data, lambda value: ", ".join(map(repr, value)), exact=True)
+    return _rules(data, lambda value: ", ".join(map(repr, value)))
 
 
 def described(
@@ -42,9 +42,18 @@ def described(
 ) -> list[str]:
     """Return rounded rules for display: four significant digits, three for fractions, by class if any.
 
-    More digits if a column's range requires them: ``"age" <= 41.5 => 12: dead=0.25, alive=0.75``.
+    More digits if a column's range requires them: ``age <= 41.5 => 12: dead=0.25, alive=0.75``.
     """
-    return _rules(_rounded(data, schema), lambda value: _value(value, classes, schema), exact=False)
+    return _rules(
+        _rounded(data, schema),
+        lambda value: _value(value, classes, schema),
+        categories=_categories(schema),
+    )
+
+
+def _categories(schema: Schema | None) -> dict[str, tuple[str, ...]]:
+    """Return each column's categories, in the schema's order."""
+    return {} if schema is None else {column.name: column.categories for column in schema.features}
 
 
 def _rounded(data: dict[str, list[Any]], schema: Schema | None) -> dict[str, list[Any]]:
@@ -66,23 +75,30 @@ def _value(value: list[float], classes: Sequence[object], schema: Schema | None)
     return ", ".join(f"{name}={fraction:.3g}" for name, fraction in named)
 
 
-def _merge(steps: list[tuple[str, str, Any]]) -> list[str]:
+def _merge(steps: list[tuple[str, str, Any]], categories: Mapping[str, Sequence[str]]) -> list[str]:
     """Format a path's conditions (name, sign, cut or list), merged by feature."""
     features = dict.fromkeys(name for name, _, _ in steps)
-    return [_condition(name, [step[1:] for step in steps if step[0] == name]) for name in features]
+    return [
+        _condition(name, [step[1:] for step in steps if step[0] == name], categories.get(name, ()))
+        for name in features
+    ]
 
 
-def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
-    """Merge all conditions on one feature into one."""
-    quoted = json.dumps(name, ensure_ascii=False)
+def _condition(name: str, steps: list[tuple[str, Any]], categories: Sequence[str] = ()) -> str:
+    """Merge all conditions on one feature into one, with its categories in their order, if known."""
+    quoted = shown(name)
     if isinstance(steps[0][1], list):
         allowed = [set(listed) for sign, listed in steps if sign == "in"]
         excluded = list(dict.fromkeys(n for sign, omit in steps if sign == "not in" for n in omit))
         if not allowed:
-            return f"{quoted} not in {json.dumps(excluded, ensure_ascii=False)}"
+            return f"{quoted} not in {_set_text(excluded, categories)}"
         first = next(listed for sign, listed in steps if sign == "in")
         kept = [n for n in first if n in set.intersection(*allowed) and n not in excluded]
-        return f"{quoted} in {json.dumps(kept, ensure_ascii=False)}"
+        return (
+            f"{quoted} = {shown(kept[0])}"
+            if len(kept) == 1
+            else f"{quoted} in {_set_text(kept, categories)}"
+        )
     above = [cut for sign, cut in steps if sign == ">"]
     upto = [cut for sign, cut in steps if sign == "<="]
     if not above:
@@ -91,17 +107,32 @@ def _condition(name: str, steps: list[tuple[str, Any]]) -> str:
     return f"{lower} < {quoted} <= {_text(min(upto))}" if upto else f"{quoted} > {lower}"
 
 
+def _set_text(names: Sequence[str], categories: Sequence[str]) -> str:
+    """Format a set of names for display, in the categories' order."""
+    codes = np.array([code for code, name in enumerate(categories) if name in names], dtype=int)
+    if len(codes) < len(names):  # of no column, such as the clients
+        categories, codes = names, np.arange(len(names))
+    return f"{{{names_text(categories, codes)}}}"
+
+
 def _rules(
-    data: dict[str, list[Any]], leaf: Callable[[list[float]], str], *, exact: bool
+    data: dict[str, list[Any]],
+    leaf: Callable[[list[float]], str],
+    *,
+    categories: Mapping[str, Sequence[str]] | None = None,
 ) -> list[str]:
-    """Return one tree's rules, with ``leaf`` formatting values; ``exact`` for parsing."""
+    """Return one tree's rules, with ``leaf`` formatting values; for parsing without ``categories``."""
     rules: list[str] = []
     stack: list[tuple[int, tuple[tuple[str, str, Any], ...]]] = [(0, ())]
     while stack:
         node, path = stack.pop()
         if data["feature"][node] is None:
             size, steps = sum(data["records"][node]), list(path)
-            texts = [_format(*step, exact=True) for step in steps] if exact else _merge(steps)
+            texts = (
+                [_format(*step) for step in steps]
+                if categories is None
+                else _merge(steps, categories)
+            )
             rules.append(
                 f"{' and '.join(texts) or 'always'} => {size}: {leaf(data['value'][node])}"
             )
@@ -116,11 +147,18 @@ def _exact_cut(cut: float) -> str:
 
 
 def _short(number: float, column: Column | None, *, whole: bool = True) -> float:
-    """Format a number for display; for an integer's cut, the last value below."""
-    if column is not None and column.kind == "integer" and whole:
-        number = float(np.floor(number))
+    """Round a number for display, unless it is a cut of six digits or an integer's; of the latter, the last value below.
+
+    A rounded cut would decide otherwise than the tree for values between the two.
+    """
     width = np.inf if column is None else float(np.ptp(column.bounds))
-    return float(f"{number:.{digits_of(number, width)}g}")
+    if whole:
+        if column is not None and column.kind == "integer":
+            return float(np.floor(number))
+        number = float(_exact_cut(number))
+        if float(f"{number:.6g}") == number:
+            return number
+    return float(number_text(number, width))
 
 
 def _text(number: float) -> str:
@@ -138,11 +176,10 @@ def _sides_of(
     return (name, "in", left_if), (name, "not in", left_if)
 
 
-def _format(name: str, sign: str, split: Any, *, exact: bool) -> str:
-    """Format one condition; for display, non-ASCII letters are unescaped."""
-    cut = _exact_cut if exact else _text
-    value = json.dumps(split, ensure_ascii=exact) if isinstance(split, list) else cut(split)
-    return f"{json.dumps(name, ensure_ascii=exact)} {sign} {value}"
+def _format(name: str, sign: str, split: Any) -> str:
+    """Format one condition for parsing."""
+    value = json.dumps(split) if isinstance(split, list) else _exact_cut(split)
+    return f"{json.dumps(name)} {sign} {value}"
 
 
 def drawn(
@@ -152,6 +189,7 @@ def drawn(
     from privfed.learners.pictures import TreeNode
 
     rounded = _rounded(data, schema)
+    categories = _categories(schema)
 
     def build(node: int) -> TreeNode:
         name = data["feature"][node]
@@ -159,9 +197,9 @@ def drawn(
             return TreeNode(_value(data["value"][node], classes, schema))
         children = data["left"][node], data["right"][node]
         sides = zip(_sides_of(rounded, node), children, strict=True)
-        return TreeNode(
-            shown(name), [(_format(*step, exact=False), build(child)) for step, child in sides]
-        )
+        named = categories.get(name, ())
+        texts = [(_condition(name, [step[1:]], named), build(child)) for step, child in sides]
+        return TreeNode(shown(name), texts)
 
     return build(0)
 

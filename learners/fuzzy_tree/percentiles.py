@@ -95,6 +95,21 @@ class Histograms:
             return sums
         return np.full(len(sums), np.average(sums[noisy], weights=self.noise[noisy] ** -2))
 
+    def without_constants(self, whole: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the percentiles, equal if all records have one value; `whole` marks columns of whole numbers.
+
+        Other columns' bins are divided until their ends differ by rounding only.
+        """
+        lower, upper = self.percentiles()
+        for column in np.flatnonzero(whole & (self.counts.max(axis=1) == self.totals)):
+            index = int(self.counts[column].argmax())
+            first, end = self.edges[column, index : index + 2]
+            # values on an edge are in the bin above it, but for the last edge
+            last = math.floor(end) if index == self.counts.shape[1] - 1 else math.ceil(end) - 1
+            if self.counts[column, index] > 0 and last == math.ceil(first):
+                lower[column] = upper[column] = last
+        return lower, upper
+
     def _ends(self, counts: np.ndarray, edges: np.ndarray) -> tuple[float, float]:
         bounds = float(edges[0]), float(edges[-1])
         total = counts.sum()
@@ -273,7 +288,7 @@ class ScalingBounds:
                 current = current if former is None else current.with_former(former)
                 self._take_noisy(current)
             else:
-                self._take(*current.percentiles())
+                self._take(*current.without_constants(integer))
             fine = current.fine(integer) & (number >= rounds(bins)) & (not noisy)
             if fine.all() or (noisy and number == SETTINGS.noisy_rounds):
                 return

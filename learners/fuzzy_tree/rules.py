@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from privfed.learners.fuzzy_tree.fuzzy import labels, to_unit
-from privfed.questions.tree import digits_of, digits_text, ends_text, number_text
+from privfed.questions.tree import (
+    MOST_NAMES,
+    digits_of,
+    digits_text,
+    ends_text,
+    names_text,
+    number_text,
+)
 from privfed.tables.schema import shown
 
 if TYPE_CHECKING:
@@ -43,6 +50,8 @@ class FuzzyRule:
     members: tuple[str, ...] = ()
     #: significant digits in its text: four of the prediction, even if large terms cancel
     digits: int = 4
+    #: the same with columns encoded, whose slopes are by step
+    coded_digits: int = 4
 
     def __str__(self) -> str:
         return self.text({})
@@ -54,13 +63,13 @@ class FuzzyRule:
             f"{shown(feature)} is {fuzzy_set}{suffix}"
             for (feature, fuzzy_set), suffix in zip(self.conditions, members, strict=True)
         )
-        identity = EquationCode(0.0, 1.0)
+        identity, digits = EquationCode(0.0, 1.0), self.coded_digits if counts else self.digits
         shift = sum(counts.get(f, identity).origin * slope for f, slope in self.slopes.items())
-        terms = [digits_text(self.intercept + shift, self.digits)]
+        terms = [digits_text(self.intercept + shift, digits)]
         for feature, per_unit in self.slopes.items():
             slope = per_unit * counts.get(feature, identity).step
             if slope != 0:
-                size = digits_text(abs(slope), self.digits)
+                size = digits_text(abs(slope), digits)
                 terms.append(f"{'+' if slope > 0 else '-'} {size} {shown(feature)}")
         return f"IF {tests or 'anything'} THEN {shown(self.target)} = {' '.join(terms)}"
 
@@ -88,6 +97,9 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
     width = tree.upper_ - tree.lower_
     safe = np.where(width > 0, width, 1.0)
     extent = np.maximum(np.abs(tree.lower_), np.abs(tree.upper_))
+    codes = counts(tree)
+    coded = np.array([name in codes for name in tree.schema_.names])
+    origins = np.where(coded, tree.lower_, 0.0)
     names = tree.schema_.names
     terms = [labels(len(n)) for n in tree.sets_]
     result = []
@@ -96,7 +108,16 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
         slopes = np.where(width > 0, np.array(rest) / safe, 0.0)
         offset = np.where(width > 0, tree.lower_ / safe + 0.5, 0.5) * np.array(rest)
         intercept = float(low + (high - low) * (0.5 + first - offset.sum()))
-        largest = max(abs(intercept), (high - low) * float((np.abs(slopes) * extent).max()))
+        largest, coded_largest = (
+            max(abs(constant), (high - low) * float((np.abs(slopes) * extents).max()))
+            for constant, extents in (
+                (intercept, extent),
+                (
+                    intercept + (high - low) * float(origins @ slopes),
+                    np.where(coded, width, extent),
+                ),
+            )
+        )
         result.append(
             FuzzyRule(
                 tuple((names[feature], terms[feature][branch]) for feature, branch in leaf.path),
@@ -110,6 +131,7 @@ def rules(tree: FuzzyTreeRegressor) -> list[FuzzyRule]:
                 bool(tree.models_.constant[number]),
                 tuple(_members(tree, feature, branch) for feature, branch in leaf.path),
                 digits_of(largest, high - low),
+                digits_of(coded_largest, high - low),
             )
         )
     return result
@@ -124,10 +146,15 @@ def _members(tree: FuzzyTreeRegressor, feature: int, fuzzy_set: int) -> str:
     codes = np.arange(len(column.categories), dtype=float)
     unit = to_unit(codes, *(ends[[feature]] for ends in (tree.lower_, tree.upper_)))
     degrees = np.maximum(1 - np.abs(unit * last - fuzzy_set), 0)
+    some = np.flatnonzero(degrees > 0.005)
+    if len(some) > MOST_NAMES:
+        peak = np.flatnonzero(degrees == degrees.max())
+        names = column.categories
+        return f" ({names_text(names, some)}; the nearer to {names_text(names, peak)} the more)"
     named = [
-        shown(name) + ("" if degree > 0.995 else f" by {degree:.2g}")
-        for name, degree in zip(column.categories, degrees, strict=True)
-        if degree > 0.005
+        shown(column.categories[code])
+        + ("" if degrees[code] > 0.995 else f" by {degrees[code]:.2g}")
+        for code in some
     ]
     return f" ({', '.join(named) or 'no category'})"
 
@@ -143,19 +170,38 @@ def counts(tree: FuzzyTreeRegressor) -> dict[str, EquationCode]:
         tree.schema_.features, tree.lower_.tolist(), tree.upper_.tolist(), strict=True
     ):
         if column.kind == "category":
-            last, names = len(column.categories) - 1, list(map(shown, column.categories))
+            last = len(column.categories) - 1
             values = np.clip(np.arange(last + 1), low, high) - low
             step = (high - low) / last or 1.0
-            text = ", ".join(
-                f"{number_text(count)} for {name}"
-                for count, name in zip((values / step).tolist(), names, strict=True)
+            codes[column.name] = EquationCode(
+                low, step, _codes_text(column.categories, values / step)
             )
-            codes[column.name] = EquationCode(low, step, text)
         elif column.kind == "integer" and low < high <= np.floor(low) + 1 and (low, high) != (0, 1):
             below = int(np.floor(low))
             text = f"0 up to {below}, 1 from {below + 1} on"
             codes[column.name] = EquationCode(low, high - low, text)
     return codes
+
+
+def _codes_text(names: Sequence[str], codes: np.ndarray) -> str:
+    """Format categories' codes, which do not fall: many between the smallest and the largest by their step."""
+    if len(names) <= MOST_NAMES:
+        return ", ".join(
+            f"{number_text(code)} for {shown(name)}"
+            for name, code in zip(names, codes.tolist(), strict=True)
+        )
+    codes = np.round(codes, 4)  # a scaling's exact ends are not whole to the last digit
+    lowest, highest = np.flatnonzero(codes == codes[0]), np.flatnonzero(codes == codes[-1])
+    if codes[0] == codes[-1]:
+        return f"{number_text(codes[0])} for all"
+    inner = np.arange(lowest[-1] + 1, highest[0])
+    parts = [f"{number_text(codes[0])} for {names_text(names, lowest)}"]
+    if len(inner):
+        parts.append(f"{number_text(codes[inner[0]])} for {shown(names[inner[0]])}")
+    if len(inner) > 1:
+        step = number_text(codes[inner[1]] - codes[inner[0]])
+        parts[-1] += f" and {step} more for each further one up to {shown(names[inner[-1]])}"
+    return ", ".join([*parts, f"{number_text(codes[-1])} for {names_text(names, highest)}"])
 
 
 def legend(tree: FuzzyTreeRegressor) -> list[str]:

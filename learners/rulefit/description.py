@@ -17,7 +17,7 @@ STARRED = "*: other terms or cut-offs fit about as well, given noise and samplin
 def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> str:
     """Format the first terms of a table with a heading on its columns; ``heading`` says what coefficients add to."""
     lines = [heading]
-    if {"low", "high"} <= set(table):
+    if len(table) and {"low", "high"} <= set(table):
         lines.append(
             "low and high: 90 % interval for the coefficient that the same terms would have without noise and sampling error."
         )

@@ -223,15 +223,15 @@ class _Shortener:
         return signs
 
     def _limits(self) -> np.ndarray:
-        """Return limits of lines, rounded within a fiftieth of their distance; shape (columns, 2)."""
+        """Return limits of lines, rounded to two integers about them, else by a fiftieth of their distance."""
         rounded = self.fitted.limits.copy()
-        bounds = [column.bounds for column in self.fitted.schema.features]
-        for ends, (low, high) in zip(rounded, bounds, strict=True):
+        for ends, column in zip(rounded, self.fitted.schema.features, strict=True):
+            low, high = column.bounds
+            if column.kind == "integer" and np.ceil(ends[1]) - np.floor(ends[0]) == 1:
+                ends[:] = np.floor(ends[0]), np.ceil(ends[1])
             margin = (ends[1] - ends[0]) / 50
-            if margin > 0:
-                ends[:] = [
-                    roundest(max(end - margin, low), min(end + margin, high), end) for end in ends
-                ]
+            close = [(max(end - margin, low), min(end + margin, high), end) for end in ends]
+            ends[:] = [roundest(*each) for each in close]
         return rounded
 
     def _lines(self, limits: np.ndarray) -> np.ndarray:

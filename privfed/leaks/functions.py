@@ -128,7 +128,8 @@ def _scaled(name: str, table: RawTable) -> Cells | None:
         scaled = (values - shift) / scale
         magnitude = float(np.nanmax(np.abs(values) / np.abs(scale), initial=0))
     slack = min(16 * _EPSILON * magnitude, 1e-9)
-    scaled[np.abs(scaled) <= 4 * slack] = np.nan
+    # a zero's is a statistic of all records: less the mean, it is the mean itself
+    scaled[(np.abs(scaled) <= 4 * slack) | (values == 0)] = np.nan
     return Cells.of(scaled, positions, slack)
 
 

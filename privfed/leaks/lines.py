@@ -28,6 +28,7 @@ from privfed.leaks.windows import each_of
 #: Most characters that are read line by line, and most lines that are compared with a table cell by cell.
 READ, COMPARED = 1 << 21, 300
 PAIRS = 100  #: Most pairs of groups of numbers that are subtracted
+ROWS = 20  #: Most rows of a table whose rows are such groups
 TOKENS = 48  #: Most tokens per line; longer lines are split
 COMMON = 0.25  #: A cell shared by at least this fraction of the records is uninformative
 POINTED = 2_000_000  #: Most records that a line's cells may point to
@@ -53,6 +54,20 @@ AHEAD = 64
 _WORD = re.compile(r"[^\W_]+?(?=[\W_]|$|(?<=[a-z0-9])(?=[A-Z]))")
 _PLAIN = frozenset("0123456789.+-")
 REMEDY = "cells of one record stand together; leave the record out, or pool at least k records"
+
+
+def _groups_of(
+    released: Released,
+) -> Iterator[tuple[str, np.ndarray, np.ndarray, Sequence[str]]]:
+    """Yield groups of numbers, and the rows of small tables, with path, values, widths and names of the last axis."""
+    for block, widths in zip(released.blocks, released.widths, strict=True):
+        if block.values.dtype == bool or len(widths) > ROWS * CELLS:
+            continue
+        values, names = block.values.astype(float), block.leaf.labels or [""]
+        yield block.path, values.reshape(-1), widths, names
+        if values.ndim == 2 and 2 <= len(values) <= ROWS:
+            rows = zip(values, widths.reshape(values.shape), strict=True)
+            yield from ((f"{block.path}[{row}]", *pair, names) for row, pair in enumerate(rows))
 
 
 @dataclass(eq=False)
@@ -134,21 +149,20 @@ class Lines:
     def _subtract(self, released: Released, records: int) -> None:
         """Add differences of two groups of numbers: totals or means with and without one record."""
         groups = [
-            (block, widths, [self._column(name) for name in block.leaf.labels or [""]])
-            for block, widths in zip(released.blocks, released.widths, strict=True)
-            if 2 <= len(widths) <= CELLS and block.values.dtype != bool
+            (path, values, widths, [self._column(name) for name in names])
+            for path, values, widths, names in _groups_of(released)
+            if 2 <= len(widths) <= CELLS
         ]
         pairs = (
             (minuend, subtrahend)
             for index, minuend in enumerate(groups)
             for subtrahend in groups[index + 1 : index + 4]
             if len(minuend[1]) == len(subtrahend[1])
-            and not np.array_equal(minuend[0].values.ravel(), subtrahend[0].values.ravel())
+            and not np.array_equal(minuend[1], subtrahend[1])
         )
         scale = np.repeat([1.0, records, records + 1.0], [1, 2, 2])[:, None]
         less = np.where(scale > 1, scale - 1, 1.0)
-        for (minuend, a_width, keys), (subtrahend, b_width, _) in islice(pairs, PAIRS):
-            a, b = (block.values.reshape(-1).astype(float) for block in (minuend, subtrahend))
+        for (minuend, a, a_width, keys), (subtrahend, b, b_width, _) in islice(pairs, PAIRS):
             first, second = np.array([a, a, b, a, b]), np.array([b, b, a, b, a])
             value, error = np.abs(scale * first - less * second), scale * (a_width + b_width)
             line, index = np.nonzero(np.isfinite(value) & (value > 4 * error))
@@ -157,7 +171,7 @@ class Lines:
             columns = np.asarray(keys)[index % len(keys)]  # names are of the last axis
             tokens = value[line, index], error[line, index], columns, lines, np.zeros(len(index))
             self._tokens.append(np.array(tokens).T)
-            self.differences.append(f"{minuend.path} less {subtrahend.path}")
+            self.differences.append(f"{minuend} less {subtrahend}")
             self._line_of += [-len(self.differences)] * len(scale)
 
     def _column(self, key: str) -> int:

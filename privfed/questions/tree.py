@@ -22,6 +22,7 @@ from privfed.tables.schema import Column, Schema, shown
 
 MOST_NODES, MOST_BRANCHES = 2**22, 256  #: Limits on the size of a received tree
 _PAIRS = 2**15  #: Records times trees traversed at a time, to fit the processor's cache
+MOST_NAMES = 10  #: Categories that are listed one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,28 +451,57 @@ class Span:
 
 
 def interval_text(name: str, lower: float, upper: float, column: Column | None = None) -> str:
-    """Format ``lower <= name < upper`` without infinite ends; a column's range sets the precision.
+    """Format ``lower <= name < upper`` without infinite ends; a single integer is ``name = lower``.
 
-    A single integer is ``name = lower``.
+    Where rounding errors put an end just above the decimal printed, that decimal is below: ``name <= upper``.
     """
-    name, width = shown(name), np.inf if column is None else np.ptp(column.bounds)
+    name, width = shown(name), np.inf if column is None else float(np.ptp(column.bounds))
     if column is not None and column.kind == "integer":
         lower, upper = np.ceil([lower, upper])
         if upper == lower + 1:
-            return f"{name} = {number_text(lower, width)}"
+            return f"{name} = {_cut_text(lower, width)[0]}"
+    if (lower, upper) == (-np.inf, np.inf):
+        return f"any {name}"
+    (low, above), (high, not_below) = (_cut_text(end, width) for end in (lower, upper))
     if lower == -np.inf:
-        return f"{name} < {number_text(upper, width)}" if upper < np.inf else f"any {name}"
+        return f"{name} {'<=' if not_below else '<'} {high}"
     if upper == np.inf:
-        return f"{name} >= {number_text(lower, width)}"
-    return f"{number_text(lower, width)} <= {name} < {number_text(upper, width)}"
+        return f"{name} {'>' if above else '>='} {low}"
+    return f"{low} {'<' if above else '<='} {name} {'<=' if not_below else '<'} {high}"
+
+
+def _cut_text(value: float, width: float) -> tuple[str, bool]:
+    """Format a threshold exactly if eight significant digits suffice, else as :func:`number_text`.
+
+    A rounded threshold would decide otherwise than the model for values between the two. Returns the text, and whether
+    the threshold is that decimal plus rounding errors.
+    """
+    if not np.isfinite(value):
+        return "", False
+    text = digits_text(value, 8)
+    exact = abs(float(text) - value) <= 1e-12 * abs(value)
+    return (text, float(text) < value) if exact else (number_text(value, width), False)
 
 
 def categories_text(column: Column, met: np.ndarray) -> str:
     """Format the categories of a column that satisfy a condition, by name."""
-    named = [shown(name) for name, in_ in zip(column.categories, met, strict=True) if in_]
-    if len(named) == 1:
-        return f"{shown(column.name)} = {named[0]}"
-    return f"{shown(column.name)} in {{{', '.join(named)}}}"
+    codes = np.flatnonzero(met)
+    named = names_text(column.categories, codes)
+    return (
+        f"{shown(column.name)} = {named}"
+        if len(codes) == 1
+        else f"{shown(column.name)} in {{{named}}}"
+    )
+
+
+def names_text(names: Sequence[str], codes: np.ndarray) -> str:
+    """Format names in their own order; more than :data:`MOST_NAMES` by the ends of their runs: ``L003, ..., L178``."""
+    runs = np.split(codes, np.flatnonzero(np.diff(codes) != 1) + 1)
+    if len(codes) > MOST_NAMES:
+        parts = [run if len(run) < 4 else [run[0], None, run[-1]] for run in runs]
+    else:
+        parts = [codes]
+    return ", ".join("..." if code is None else shown(names[code]) for run in parts for code in run)
 
 
 def number_text(value: float, width: float = np.inf) -> str:

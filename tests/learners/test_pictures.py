@@ -153,6 +153,13 @@ def test_many_curves_and_categories_are_told_apart() -> None:
     assert len(set(styles)) == 12
     ticks = shape(None, column, np.zeros(10), "y").get_xticklabels()
     assert ticks[0].get_text() == '""' and ticks[1].get_rotation() == 90
+    many = Column("w", "category", categories=tuple(f"w{k:03}" for k in range(300)))
+    axes = shape(None, many, np.zeros(300), "y")
+    labels = {
+        tick.get_text(): int(x)
+        for tick, x in zip(axes.get_xticklabels(), axes.get_xticks(), strict=True)
+    }
+    assert 30 <= len(labels) <= 40 and labels == {f"w{x:03}": x for x in labels.values()}
     assert "(the first 20 of 30)" in bars(None, ["a"] * 30, np.ones(30), "b").get_xlabel()
 
 

@@ -507,9 +507,9 @@ def test_the_console_marks_each_score_that_is_no_better_than_a_constant() -> Non
 
 
 def test_counts_are_whole() -> None:
-    """What chance or an interval comes to is no more exact than a count; few stay as they are."""
+    """What chance or an interval comes to is no more exact than a count; few have two digits."""
     found = replace(SCARE, value=7.0, of=36_970.0)
-    assert figure_of(found, 28_040.1) == "28,040" and figure_of(found, 5.912) == "5.912"
+    assert figure_of(found, 28_040.1) == "28,040" and figure_of(found, 5.912) == "5.9"
     assert figure_of(replace(found, value=0.4, of=0.5), 12.5) == "12.5"
     assert reach_of(replace(found, detectable=3.682)) == "4"  # cells that would have been found
     assert reach_of(replace(found, value=0.4, of=0.5, detectable=0.482)) == "0.482"
@@ -554,7 +554,7 @@ def test_what_attacks_found_of_each_sort_stands_in_a_line_of_its_own() -> None:
     """Found against a policy, within its guarantee, and in models that stay with their owners."""
     own = Finding("reader", "Who?", "share told", 0.9, of=1.0, severity=Severity.SOME, at_home=True)
     text = _page(_policy(_client(), (SCARE, own)), _policy(_client()))
-    (cell,) = re.findall(r"<td>recovery(.*?)</td>", text)
+    (cell,) = re.findall(r"<td class=.listed.>recovery(.*?)</td>", text)
     assert cell.count("<br>") == 1
 
 

@@ -179,6 +179,10 @@ def test_what_cannot_be_composed_is_said(other: PolicyAccount, why: str) -> None
     one = composed([policy(), other])
     assert one is not None and one.epsilon is None
     assert why in one.why
+    three = composed([replace(other, policy=replace(other.policy, name=name)) for name in "abc"])
+    assert three is not None and (
+        "released" not in why or three.why.startswith("a, b and c released")
+    )
 
 
 def test_without_a_certified_ceiling_only_the_odometer_holds_of_the_sum() -> None:

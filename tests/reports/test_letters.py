@@ -90,6 +90,13 @@ def test_a_board_reads_of_a_cohort_whom_the_guarantee_does_not_cover() -> None:
     )
     account = replace(one.account, policy=replace(one.account.policy, unit="rule"))
     said = words(board_page(report(replace(one, account=account))))
+    for share, told in (
+        (0.020515, "at most 2.06 on"),
+        (0.2, "at most 20 on"),
+        (0.9999, "all 100 on"),
+    ):
+        risk = Risk({0.001: share, 0.01: share, 0.1: share}, share, 0.01, 0.5, 1.0)
+        assert told in words(board_page(report(report_of(NOISY, risk=risk))))
     assert "Do you hold it? 1 time, with noise" in said and "finds up to all 100 on" in said
     assert "Persons are not protected" in said and "total ε of up to 16 on average" in said
     assert "Persons with several rules: k rules of one person" in said

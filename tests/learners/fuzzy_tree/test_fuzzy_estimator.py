@@ -296,6 +296,34 @@ def test_a_description_names_categories_and_says_where_sets_peak() -> None:
     assert model.from_dict(json.loads(json.dumps(model.to_dict()))).describe() == text
 
 
+def test_many_categories_are_described_by_the_ends_of_their_runs() -> None:
+    """In conditions and equations; by what is printed a case is predicted all the same."""
+    names = tuple(f"w{k:03}" for k in range(300))
+    schema = Schema((Column("ward", categories=names), SCHEMA.features[0]), SCHEMA.target)
+    code = np.random.default_rng(3).integers(0, 300, 900)
+    frame = table(900).assign(ward=np.array(names)[code])
+    frame["score"] = 3 + code / 30 + frame["age"]
+    fed = UngatedDisclosure.from_frame(frame, schema, "client")
+    model = FuzzyTreeRegressor(scaling="schema", max_depth=0).fit(fed)
+    model.lower_, model.upper_ = np.array([20.5, 0.0]), np.array([280.0, 10.0])
+    equation, told = model.describe().splitlines()[:2]
+    read = re.fullmatch(
+        r"Codes in equations: ward 0 for w000, ..., w020, (\S+) for w021 and (\S+) more for each further one "
+        r"up to w279, 299 for w280, ..., w299\.",
+        told,
+    )
+    assert read is not None
+    numbers = [float(one) for one in re.findall(r"\d[\d.]*", equation.replace("ward", ""))]
+    ward = np.where(code > 20, float(read[1]) + float(read[2]) * (code - 21), 0.0)
+    ward = np.where(code >= 280, 299.0, ward)
+    by_hand = numbers[0] + numbers[1] * ward + numbers[2] * frame["age"]
+    assert np.allclose(by_hand, model.predict(frame), atol=0.02)
+    model = FuzzyTreeRegressor(
+        n_fuzzy_sets=3, max_depth=1, features=["ward"], scaling="schema"
+    ).fit(fed)
+    assert "ward is Low (w000, ..., w148; the nearer to w000 the more)" in model.describe()
+
+
 def test_equations_count_categories_as_the_scalings_ends_leave_them_apart() -> None:
     """Within narrow ends, as noise leaves them, a slope is steep: by what is printed a case is predicted all the same."""
     kinds = Column("kind", "category", categories=("a", "b", "c"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -251,3 +252,41 @@ def test_ends_are_looked_for_as_finely_as_noise_allows() -> None:
             assert np.isnan(ends.end_values[:, :, 1]).all()
             wanted = np.array([ends.end_fractions, 1 - np.array(ends.end_fractions)])
             assert ends.end_values[:, :, 0] == pytest.approx(wanted, abs=0.01)
+
+
+def test_a_constant_column_of_whole_numbers_has_no_slope() -> None:
+    """Else a value that no record had would move predictions without limit; a rare value keeps its slope."""
+    rng = np.random.default_rng(5)
+    rare = (np.arange(900) % 100 == 0).astype(int)
+    frame = pd.DataFrame(
+        {"x": rng.uniform(0, 1, 900), "wards": 7, "sex": "f", "rare": rare, "top": 10}
+    )
+    frame = frame.assign(y=3 * frame["x"] + 2 * rare, client=np.arange(900) % 3)
+    whole = [Column(name, "integer", 0, 10) for name in ("wards", "rare", "top")]
+    columns = (Column("x", "number", 0, 1), *whole, Column("sex", categories=("m", "f", "o")))
+    learner = FuzzyTreeRegressor(max_depth=0)
+    learner.fit(
+        LocalDisclosure.from_frame(
+            frame,
+            "y",
+            client="client",
+            schema=Schema(columns, Column("y", "number", 0, 10)),
+            policy=learner.published(),
+        )
+    )
+    other = frame.assign(wards=8, sex="o", top=0)
+    assert np.array_equal(learner.predict(frame), learner.predict(other))
+    assert set(learner.rules_[0].slopes) == {"x", "wards", "rare", "top", "sex"}
+    assert [name for name, slope in learner.rules_[0].slopes.items() if slope] == ["x", "rare"]
+    assert re.search(r"= \S{3,9} [+-] 3\.\d{0,3} x \+ [12]\.?\d{0,3} rare\n", learner.describe())
+
+
+def test_a_column_is_constant_only_if_one_whole_number_has_all_records() -> None:
+    """A bin of two numbers is not; the last bin has its own upper edge."""
+    edges = [[0.0, 6.9, 7.4, 10], [0.0, 6.9, 8.4, 10], [0.0, 3, 9.5, 10], [0.0, 6.9, 7.4, 10]]
+    counts = [[0, 9, 0], [0, 9, 0], [0, 0, 9], [1, 400, 0]]
+    read = exact(counts, edges, 0.25, 0.75)
+    lower, upper = read.without_constants(np.full(4, True))
+    assert (lower[[0, 2]] == [7, 10]).all() and (upper[[0, 2]] == [7, 10]).all()
+    assert (lower[[1, 3]] < upper[[1, 3]]).all()
+    assert (np.diff(read.without_constants(np.full(4, False)), axis=0) > 0).all()

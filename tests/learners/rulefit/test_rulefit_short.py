@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -389,3 +390,19 @@ def test_swapping_ends_where_rounding_leaves_less_than_nothing() -> None:
     selection = _Selection(np.eye(3), np.array([1.0, 1.0, 0.0]), 2 - 1e-7, np.zeros(3))
     assert selection.lack([0, 1]) < 0
     assert sorted(selection.run(3, 0.0)) == [0, 1]
+
+
+def test_a_line_through_two_integers_ends_at_them() -> None:
+    """Not at 0.05 and 1; a line through three, or of a number, keeps ends between them."""
+    columns = (
+        Column("flag", "integer", 0, 1),
+        Column("rooms", "integer", 0, 9),
+        Column("share", "number", 0, 1),
+        Column("ward", "integer", 3, 5),
+    )
+    shortener = object.__new__(_Shortener)
+    limits = np.array([[0.05, 0.98], [1.2, 6.6], [0.05, 0.98], [3.3, 3.9]])
+    shortener.fitted = SimpleNamespace(schema=Schema(columns), limits=limits)  # type: ignore[assignment]
+    found = shortener._limits()
+    assert found[[0, 3]].tolist() == [[0, 1], [3, 4]] and found[2].tolist() == [0.05, 0.98]
+    assert 1 < found[1, 0] < found[1, 1] < 7

@@ -77,3 +77,16 @@ def test_digests_of_a_count_tell_of_nobody() -> None:
     ):
         with pytest.raises(RawValueLeft, match="sha256 digest"):
             assert_no_raw(left, table, alpha=1e-3)
+
+
+def test_a_columns_statistics_are_no_record_that_is_zero() -> None:
+    """A zero less its column's mean is that mean, and left out of the total it is the total: of all records, not of one."""
+    rng = np.random.default_rng(11)
+    heat = rng.normal(-3, 8, 300).round(1)
+    heat[[247, 12]] = 0.0
+    table = pd.DataFrame({"heat": heat, "flow": rng.normal(0, 1, 300).round(3)})
+    table.loc[90, "flow"] = 0.0
+    for told in (table.mean(), table.sum(), table.mean() / table.std(), table.describe().iloc[:3]):
+        assert_no_raw(told.to_dict(), table, alpha=0.05)
+    with pytest.raises(RawValueLeft, match="less its column's mean"):
+        assert_no_raw((table["flow"][3:20] - table["flow"].mean()).tolist(), table)

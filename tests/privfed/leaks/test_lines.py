@@ -13,7 +13,7 @@ from privfed.leaks.lines import Lines, _gains, one_record, two_records
 from privfed.leaks.reading.walk import flatten
 from privfed.leaks.rows import Stream, aligned_rows, spans_of, streams_of
 from privfed.leaks.table import RawTable, raw_tables
-from privfed.testing import assert_no_raw
+from privfed.testing import RawValueLeft, assert_no_raw
 
 RNG = np.random.default_rng(2)
 N = 80
@@ -152,3 +152,18 @@ def test_rows_of_named_numbers_are_subtracted(keys: tuple[str, ...]) -> None:
         [{key: at + row * 1.25 for key in keys} for row in range(3)] for at in (1.25, 11.25)
     )
     assert_no_raw({"one": one, "other": other}, raw)
+
+
+@pytest.mark.parametrize("form", ["frame", "lists", "array"])
+def test_rows_of_one_table_are_totals_with_and_without_a_record(form: str) -> None:
+    """As totals in two objects are; of rows with and without a hundred records nothing is said."""
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame({name: rng.normal(0, 1, 300).round(3) for name in "abcdef"})
+    for left_out, leaks in ((12, True), (range(100), False)):
+        both = pd.DataFrame([table.sum(), table.drop(index=left_out).sum()])
+        forms = {"frame": both, "lists": both.to_numpy().tolist(), "array": both.to_numpy()}
+        if leaks:
+            with pytest.raises(RawValueLeft, match=r"\[0\] less .*\[1\]: several cells"):
+                assert_no_raw(forms[form], table)
+        else:
+            assert_no_raw(forms[form], table)

@@ -168,7 +168,7 @@ def test_a_text_leaves_out_what_no_record_can_reach() -> None:
 
 
 def test_thresholds_are_as_exact_as_their_column() -> None:
-    """Four digits of its width, however far from zero it lies; an integer's are whole, as 2012 meets year < 2012.5."""
+    """Four digits of its width where eight are not exact, however far from zero it lies; an integer's are whole, as 2012 meets year < 2012.5."""
     pay, year = (
         Column("pay", lower=1_000_000, upper=1_000_100),
         Column("year", "integer", 1990, 2030),
@@ -178,7 +178,7 @@ def test_thresholds_are_as_exact_as_their_column() -> None:
         "year >= 2013",
         "year < 2012",
     ]
-    assert trees.Span(0, 41.23456).text(Column("age", lower=0, upper=100)) == "age >= 41.23"
+    assert trees.Span(0, 41.2345678912).text(Column("age", lower=0, upper=100)) == "age >= 41.23"
     assert trees.number_text(-1e9 + 0.25, 2.0) == "-999999999.75"
     assert [trees.number_text(own) for own in (12345.678, 1234.5678, 0.0)] == [
         "12345.7",
@@ -508,3 +508,37 @@ def test_the_bound_is_met_and_overlapping_cells_would_exceed_it() -> None:
     assert change == one.sensitivity().replace_one == Bound(2, 2)
     assert moved(counts(two, low), counts(two, high)).l1 > one.sensitivity().add_or_remove.l1 * 2
     assert two.sensitivity(10) == replace(two.sensitivity(10), add_or_remove=Bound(20, 200))
+
+
+@given(st.integers(-99_999, 99_999), st.integers(0, 5), st.booleans())
+def test_a_printed_threshold_decides_as_the_model_does(
+    digits: int, decimals: int, middle: bool
+) -> None:
+    """A decimal, or halfway between two: printed in full, so that no recorded value changes sides."""
+    value = (digits + middle / 2) / 10**decimals
+    text = trees.interval_text("x", -np.inf, value, Column("x", "number", -1e5, 1e5))
+    assert float(text.removeprefix("x < ")) == value
+    assert trees.interval_text("x", 2 / 3, np.inf) == "x >= 0.6667"
+
+
+def test_an_end_just_above_a_decimal_has_the_decimal_below() -> None:
+    """As the 56th of a hundred bins may begin above 0.56, and so a record of 0.56 is not in it; just below, it is."""
+    above, below = np.nextafter(0.56, 1), np.nextafter(0.7, 0)
+    assert trees.interval_text("x", -np.inf, above) == "x <= 0.56"
+    assert trees.interval_text("x", above, np.inf) == "x > 0.56"
+    assert trees.interval_text("x", above, below) == "0.56 < x < 0.7"
+    assert trees.interval_text("x", 0.56, 0.7) == "0.56 <= x < 0.7"
+    assert trees.interval_text("x", -np.inf, np.inf) == "any x"
+    whole = Column("n", "integer", 0, 2e6)
+    assert trees.interval_text("n", 1234566.5, 1234568, whole) == "n = 1234567"
+
+
+def test_many_categories_are_named_by_the_ends_of_their_runs() -> None:
+    """Up to ten one by one; single ones and short runs in full; in the schema's order."""
+    column = Column("ward", categories=tuple(f"w{k:02}" for k in range(40)))
+    codes = np.arange(40)
+    assert trees.categories_text(column, codes < 30) == "ward in {w00, ..., w29}"
+    assert trees.categories_text(column, codes == 4) == "ward = w04"
+    assert trees.categories_text(column, codes < 10).count("w") == 11
+    some = np.isin(codes, [0, 2, 3, *range(10, 21), 39])
+    assert trees.categories_text(column, some) == "ward in {w00, w02, w03, w10, ..., w20, w39}"
