@@ -102,6 +102,18 @@ class Stream:
         nats[1:] -= np.log(len(self._starts))
         return float(nats.max())
 
+    def aligned_surprise(self, positions: np.ndarray, width: int, probability: float) -> float:
+        """Surprise of the hits among the rows of one block, in nats; a list's rows are as wide as a record."""
+        block = np.searchsorted(self._starts, positions, side="right") - 1
+        shapes = [b.values.T.shape if self.transposed else b.values.shape for b in self.blocks]
+        periods = np.array([shape[1] if len(shape) == 2 else width for shape in shapes])
+        sizes = np.diff([*self._starts, len(self.keys)])
+        offsets = (positions - np.array(self._starts)[block]) % periods[block]
+        keys, hits = np.unique(np.stack([block, offsets]), axis=1, return_counts=True)
+        rows = np.maximum(sizes[keys[0]] // periods[keys[0]], hits)
+        nats = chernoff(hits, rows, np.full(len(hits), probability)) - np.log(periods[keys[0]])
+        return float(nats.max(initial=0.0)) - float(np.log(len(self._starts)))
+
     def locate(self, position: int) -> str:
         """Return the path to the number at a position of the stream."""
         index = bisect_right(self._starts, position) - 1
@@ -232,6 +244,28 @@ class _Records:
     order: np.ndarray
     log_probabilities: Callable[[], np.ndarray]
 
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Number of records equal to each one, itself included."""
+        _, inverse, counts = np.unique(self.hashes, return_inverse=True, return_counts=True)
+        sizes = np.empty(len(self.order), np.int64)
+        sizes[self.order] = counts[inverse]
+        return sizes
+
+    def chance(self, shared: int) -> float:
+        """Probability, rounded up, that an unrelated row equals one of fewer than ``shared`` equal records.
+
+        The larger of two: for another draw of the population, as often as records have so few equals, which needs no
+        model; and for values drawn column by column.
+        """
+        n, frequencies = len(self.keys), np.ones(len(self.keys))
+        equals = float(((self.sizes > 1) & (self.sizes <= shared)).sum())
+        for column in self.keys.T:
+            _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
+            frequencies *= counts[inverse] / n
+        drawn = float(frequencies[self.sizes < shared].sum())
+        return float(min(1.0, max((equals + 2 * equals**0.5 + 3) / n, drawn)))
+
     @classmethod
     def of(cls, table: RawTable, span: Span, precision: Precision, truncated: bool) -> _Records:
         """Compute the span's keys and hashes, rounded or truncated."""
@@ -288,11 +322,13 @@ def _record_matches(span: Span, stream: Stream, table: RawTable) -> Iterator[Evi
         single = -float(np.log(windows * len(part)) + logs[record[best]])
         probability = min(1.0, float(np.exp(logs).sum()))
         joint = stream.surprise(hit, windows, probability)
+        few = hit[records.sizes[record] < table.shared]
+        aligned = stream.aligned_surprise(few, width, records.chance(table.shared))
         row = int(record[best])
         yield Evidence(
             "rows",
             "a record, column by column",
-            max(single, joint) - np.log(4),
+            max(single, joint, aligned) - np.log(6),
             partial(stream.locate, int(hit[best])),
             partial(str, f"record {row}{table.whose}"),
             len(hit),

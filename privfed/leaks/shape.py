@@ -151,10 +151,11 @@ class Shape:
         return drawn
 
     def _is_taken(self, drawn: np.ndarray) -> np.ndarray:
-        """Whether each value is a duplicate or excluded."""
+        """Whether each value is a duplicate, excluded, or beyond the column's ends, as 4 rounded to tens may be."""
         order = drawn.argsort(kind="stable")
         ordered = drawn[order]
         is_taken = _is_among(drawn, self.excluded)
+        is_taken |= (drawn < self.values[0]) | (drawn > self.values[-1])
         is_taken[order[1:]] |= ordered[1:] == ordered[:-1]
         return is_taken
 

@@ -179,3 +179,20 @@ def test_digests_of_others_are_no_leak() -> None:
     assert_no_raw(left, table, alpha=1e-3)
     with pytest.raises(RawValueLeft, match="column 'name'"):
         assert_no_raw([*left, sha256(table["name"][4].encode()).hexdigest()], table, alpha=1e-3)
+
+
+@pytest.mark.parametrize("records", [50, 119, 500])
+def test_a_column_of_1_to_n_stays_full(records: int) -> None:
+    """Multiples of ten are drawn as such, but none beyond the ends; a count as long is no leak, in any form."""
+    column = np.random.default_rng(0).permutation(records) + 1.0
+    for seed in range(20):
+        drawn = column.copy()
+        Shape.of(column).redraw(drawn, np.random.default_rng(seed))
+        assert np.array_equal(np.sort(drawn), np.sort(column))
+    table = pd.DataFrame({"id": column.astype(int)})
+    for count in (
+        np.arange(records) + 1,
+        list(range(1, records + 1)),
+        str([*range(1, records + 1)]),
+    ):
+        assert_no_raw(count, table)
