@@ -521,7 +521,10 @@ def ends_text(low: float, high: float) -> str:
 
 
 def digits_of(value: float, width: float, min_digits: int = 4) -> int:
-    """Return how many significant digits resolve four digits of a range's ``width``, at least ``least``."""
-    if not 0 < width < abs(value):
+    """Return how many significant digits resolve four digits of a range's ``width``, at least ``min_digits``.
+
+    A width of 1e-12 of the value is a rounding error.
+    """
+    if not 1e-12 * abs(value) < width < abs(value):
         return min_digits
     return max(min_digits, 4 + math.floor(math.log10(abs(value))) - math.floor(math.log10(width)))

@@ -542,3 +542,9 @@ def test_many_categories_are_named_by_the_ends_of_their_runs() -> None:
     assert trees.categories_text(column, codes < 10).count("w") == 11
     some = np.isin(codes, [0, 2, 3, *range(10, 21), 39])
     assert trees.categories_text(column, some) == "ward in {w00, w02, w03, w10, ..., w20, w39}"
+
+
+def test_both_ends_of_a_range_have_digits_that_tell_them_apart() -> None:
+    """Seconds of a minute among a billion; but not ends that differ by a rounding error, as of a constant."""
+    assert trees.ends_text(1700000000.0, 1700000060.0) == "1700000000 and 1700000060"
+    assert trees.ends_text(np.nextafter(1, 0), np.nextafter(1, 2)) == "1 and 1"
