@@ -105,7 +105,8 @@ def _doubled(given: Any) -> Any:
 def test_a_guard_that_writes_into_its_input_gets_the_same_the_next_time(given: Any) -> None:
     """Each call has a copy of its own, of arrays and of a table."""
     first, second = rounds(ADAPTERS["python"](_doubled), [given, given])
-    assert first is not None and np.array_equal(first, second) and first.max() == 2
+    assert first is not None and second is not None
+    assert np.array_equal(first, second) and first.max() == 2
     assert np.max(given[0] if isinstance(given, list) else given["age"]) == 1
 
 
