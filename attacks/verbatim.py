@@ -452,7 +452,7 @@ class ColumnValues:
         The larger of two: of a column redrawn in this one's shape, and of as many cells of others. These may
         be few, or of another range, so that they alone would understate chance.
         """
-        tables = np.array([table for rng in rngs for table in self._drawn(rng)])
+        tables = self._drawn(rngs)
         together = replace(self, cells=tables.ravel())
         hit, (values, index) = together._matches(numbers)["any"], together._values
         hits = hit[index]
@@ -461,14 +461,15 @@ class ColumnValues:
         counts = [np.bincount(each, minlength=len(tables)) for each in (rows, distinct)]
         return np.asarray(np.stack(counts, axis=1).reshape(len(rngs), -1, 2).max(axis=1))
 
-    def _drawn(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Columns as long as the usable cells: redrawn, and, if there are any, of others' cells."""
-        drawn = self.cells[self.usable]
-        self._shape.redraw(drawn, rng)
-        yield drawn
-        if len(self._other_cells):
-            enough = len(self._other_cells) >= len(drawn)
-            yield rng.choice(self._other_cells, len(drawn), replace=not enough)
+    def _drawn(self, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+        """Columns as long as the usable cells: redrawn, and, if there are any, of others' cells; one after the other."""
+        cells, others = self.cells[self.usable], self._other_cells
+        redrawn = self._shape.redraws(cells, rngs)
+        if not len(others):
+            return redrawn
+        enough = len(others) >= len(cells)
+        chosen = [rng.choice(others, len(cells), replace=not enough) for rng in rngs]
+        return np.stack([redrawn, chosen], axis=1).reshape(2 * len(rngs), len(cells))
 
 
 def _within(ordered: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

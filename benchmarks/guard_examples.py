@@ -64,8 +64,11 @@ class Right:
     @staticmethod
     def split(flat: np.ndarray, like: Arrays) -> Arrays:
         """A flat vector in the shapes of a model."""
-        ends = np.cumsum([each.size for each in like])[:-1]
-        return [p.reshape(e.shape) for p, e in zip(np.split(flat, ends), like, strict=True)]
+        parts, begun = [], 0
+        for each in like:
+            parts.append(flat[begun : begun + each.size].reshape(each.shape))
+            begun += each.size
+        return parts
 
 
 class Sampled(Right):

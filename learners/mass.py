@@ -94,7 +94,7 @@ def _runs(
         gain = -((c - m) ** 2 / (inner_var + v) + np.log(inner_var + v)) / 2 - outer
         empty = -(c**2 / v + np.log(v)) / 2 - outer
         mixture = np.logaddexp(gain + np.log1p(-EMPTY), empty + _LOG_EMPTY)
-        sums = np.pad(np.cumsum(mixture, axis=2), ((0, 0), (0, 0), (1, 0)))
+        sums = _pad(np.cumsum(mixture, axis=2), 1, 0)
         logs = outer.sum(axis=2, keepdims=True) + sums[..., length:] - sums[..., :-length]
         ends = gain - mixture
         logs += ends[..., : cells - length + 1]
@@ -108,4 +108,6 @@ def _runs(
 
 
 def _pad(values: np.ndarray, before: int, after: int) -> np.ndarray:
-    return np.pad(values, ((0, 0), (0, 0), (before, after)))
+    padded = np.zeros((*values.shape[:2], before + values.shape[2] + after))
+    padded[..., before : before + values.shape[2]] = values
+    return padded

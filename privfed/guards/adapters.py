@@ -75,7 +75,8 @@ def _new(target: Any, options: Mapping[str, Any] | None) -> Any:
 
 def _python(call: Any) -> Answering:
     def answer(given: Given) -> list[np.ndarray] | None:
-        released = call(deepcopy(given))
+        arrays = isinstance(given, list)
+        released = call([np.array(each) for each in given] if arrays else deepcopy(given))
         return None if released is None else arrays_of(released)
 
     return answer

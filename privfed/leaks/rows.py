@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import product
 
 import numpy as np
 
@@ -182,10 +181,11 @@ def _first_key_hashes(table: RawTable, precision: Precision) -> tuple[np.ndarray
     spans = list(spans_of(table))
     length = min(BEGUN, *(last - first for _, first, last in spans))
     marked = np.zeros(1 << HASH, dtype=bool)
-    for coded, truncated in product({span[0] for span in spans}, (False, True)):
-        hashes = _window_hashes(_Keys.memoised(table, coded, precision, truncated).keys, length)
-        for first in {span[1] for span in spans if span[0] == coded}:
-            marked[hashes[:, first]] = True
+    for coded in {span[0] for span in spans}:
+        for keys in _Keys.rounded_and_truncated(table, coded, precision):
+            hashes = _window_hashes(keys.keys, length)
+            for first in {span[1] for span in spans if span[0] == coded}:
+                marked[hashes[:, first]] = True
     return marked, length
 
 
@@ -213,18 +213,24 @@ class _Keys:
         return np.asarray(np.sum([np.min(logs, axis=0) for logs in by_group if logs], axis=0))
 
     @classmethod
-    def memoised(cls, table: RawTable, coded: bool, precision: Precision, truncated: bool) -> _Keys:
-        """Return the cached keys of a table."""
-        key = ("keys", coded, precision, truncated)
-        return table.memoised(key, partial(cls.of, table, *key[1:]))
+    def rounded_and_truncated(
+        cls, table: RawTable, coded: bool, precision: Precision
+    ) -> list[_Keys]:
+        """Return the cached keys of all records, rounded and, unless these are equal, truncated."""
+        key = ("keys", coded, precision)
+        return table.memoised(key, partial(cls._compute, table, coded, precision))
 
     @classmethod
-    def of(cls, table: RawTable, coded: bool, precision: Precision, truncated: bool) -> _Keys:
-        """Compute the keys of all records, rounded or truncated."""
+    def _compute(cls, table: RawTable, coded: bool, precision: Precision) -> list[_Keys]:
         records, finite = table.memoised(("plain", coded), partial(_finite_records, table, coded))
         spacing = precision.spacing(finite)
-        keys = precision.keys(np.trunc(finite / spacing) * spacing if truncated else finite)
-        return cls(records, finite, table.groups, keys, Windows(keys.reshape(-1)))
+        rounded = precision.keys(finite)
+        truncated = precision.keys(np.trunc(finite / spacing) * spacing)
+        different = [rounded] if np.array_equal(rounded, truncated) else [rounded, truncated]
+        return [
+            cls(records, finite, table.groups, keys, Windows(keys.reshape(-1)))
+            for keys in different
+        ]
 
 
 def _finite_records(table: RawTable, coded: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -267,10 +273,21 @@ class _Records:
         return float(min(1.0, max((equals + 2 * equals**0.5 + 3) / n, drawn)))
 
     @classmethod
-    def of(cls, table: RawTable, span: Span, precision: Precision, truncated: bool) -> _Records:
-        """Compute the span's keys and hashes, rounded or truncated."""
-        coded, first, last = span
-        all_keys = _Keys.memoised(table, coded, precision, truncated)
+    def rounded_and_truncated(
+        cls, table: RawTable, span: Span, precision: Precision
+    ) -> list[_Records]:
+        """Return the cached records, rounded and, unless their keys are equal, truncated."""
+        key = (span, precision)
+        return table.memoised(key, partial(cls._compute, table, span, precision))
+
+    @classmethod
+    def _compute(cls, table: RawTable, span: Span, precision: Precision) -> list[_Records]:
+        ways = _Keys.rounded_and_truncated(table, span[0], precision)
+        return [cls._of(keys, span, precision) for keys in ways]
+
+    @classmethod
+    def _of(cls, all_keys: _Keys, span: Span, precision: Precision) -> _Records:
+        _, first, last = span
         width = all_keys.keys.shape[1]
         hashes = all_keys.windows.hashes(
             slice(first, all_keys.keys.size, width), slice(last, None, width)
@@ -283,9 +300,9 @@ class _Records:
 
 def _hashes_of_spans(table: RawTable, spans: Sequence[Span], precision: Precision) -> np.ndarray:
     """Hashes of the spans of all records, both rounded and truncated, ascending."""
-    keys = [(span, precision, truncated) for span in spans for truncated in (False, True)]
-    hashes = [table.memoised(key, partial(_Records.of, table, *key)).hashes for key in keys]
-    return np.sort(np.concatenate(hashes))
+    records = [_Records.rounded_and_truncated(table, span, precision) for span in spans]
+    hashes = [one.hashes for ways in records for one in ways]
+    return hashes[0] if len(hashes) == 1 else np.sort(np.concatenate(hashes))
 
 
 def _known_indices(hashes: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -305,9 +322,7 @@ def _record_matches(span: Span, stream: Stream, table: RawTable) -> Iterator[Evi
     if not len(starts):
         return
     hashes = stream.hashes(starts, width)
-    for truncated in (False, True):
-        key = (span, precision, truncated)
-        records = table.memoised(key, partial(_Records.of, table, *key))
+    for records in _Records.rounded_and_truncated(table, span, precision):
         part, keys = records.part, records.keys
         hit, record = _equal_windows(records, starts, hashes, stream)
         if not len(hit):
@@ -354,9 +369,12 @@ def _log_probs(column: np.ndarray, keys: np.ndarray, precision: Precision) -> np
     """Log-probability that a value drawn from the column equals each of its values."""
     _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     n = counts[inverse]
-    sizes = np.unique(column)
+    p = n / len(column)
     spacing = precision.spacing(column)
-    density = densities(sizes, np.searchsorted(sizes, column), n_std=0) / len(sizes)
-    p = np.where(n == 1, np.minimum(density * spacing, 1.0), n / len(column))
+    alone = np.flatnonzero(n == 1)
+    if len(alone):
+        sizes = np.unique(column)
+        density = densities(sizes, np.searchsorted(sizes, column[alone]), n_std=0) / len(sizes)
+        p[alone] = np.minimum(density * spacing[alone], 1.0)
     simple = 1 / (1 + np.abs(column) / spacing)
     return np.asarray(np.log(np.maximum(p, np.minimum(simple, SIMPLE))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -120,44 +121,54 @@ class Shape:
         The number of distinct values is kept, and values that many records share are not drawn, so a full
         lattice stays full. A single distinct value is drawn from 0.5 to 1.5 times its size.
         """
-        count = len(self.values)
-        if not count:
-            return
-        if count == 1:
-            drawn = self._round(self.values * rng.uniform(0.5, 1.5, count))
-        else:
-            drawn = self._redraw_several(rng)
-        values = drawn if self.kind is np.float64 else drawn.astype(self.kind).astype(float)
-        column[self.records] = values[self.value_index]
+        column[:] = self.redraws(column, [rng])[0]
 
-    def _redraw_several(self, rng: np.random.Generator) -> np.ndarray:
+    def redraws(self, column: np.ndarray, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+        """Return as many copies of a column as there are generators, shape (copies, records), each as by :meth:`redraw`."""
+        redrawn, count = np.tile(column, (len(rngs), 1)), len(self.values)
+        if count:
+            drawn = self._redraw_several(rngs) if count > 1 else self._redraw_one(rngs)
+            values = drawn if self.kind is np.float64 else drawn.astype(self.kind).astype(float)
+            redrawn[:, self.records] = values[:, self.value_index]
+        return redrawn
+
+    def _redraw_one(self, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+        return self._round(self.values * np.array([rng.uniform(0.5, 1.5, 1) for rng in rngs]))
+
+    def _redraw_several(self, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+        """Distinct values for each generator, shape (generators, values)."""
         count = len(self.values)
         max_shift = max(MOVED, MOVED_SHARE * count)
-        rank = np.abs(np.arange(count) + rng.uniform(-max_shift, max_shift, count))
+        ranks = np.arange(count)
+        rank = np.abs(ranks + np.array([r.uniform(-max_shift, max_shift, count) for r in rngs]))
         rank = np.where(rank > count - 1, 2 * (count - 1) - rank, rank)
-        drawn = np.interp(np.maximum(rank, 0), np.arange(count), self.values)
-        drawn = self._with_endings(self._round(drawn), rng)
-        for distance in range(1, APART if count < LARGE else 3):
-            is_taken = self._is_taken(drawn)
-            if not is_taken.any():
-                break
-            shifted = drawn + rng.choice([-distance, distance], count) * self._spacings
-            shifted = np.clip(shifted, self.values[0], self.values[-1])
-            drawn = np.where(is_taken, self._round(shifted), drawn)
+        drawn = np.interp(np.maximum(rank, 0), ranks, self.values)
+        drawn = self._with_endings(self._round(drawn), rngs)
         is_taken = self._is_taken(drawn)
-        unused = self.values[~_is_among(self.values, np.sort(drawn[~is_taken]))]
-        unused = rng.permutation(unused)[: np.count_nonzero(is_taken)]
-        drawn[np.flatnonzero(is_taken)[: len(unused)]] = unused
+        for distance in range(1, APART if count < LARGE else 3):
+            left = np.flatnonzero(is_taken.any(axis=1)).tolist()
+            if not left:
+                break
+            ups = np.array([rngs[i].integers(0, 2, count) for i in left])
+            shifted = drawn[left] + distance * (2 * ups - 1) * self._spacings
+            shifted = np.minimum(np.maximum(shifted, self.values[0]), self.values[-1])
+            drawn[left] = np.where(is_taken[left], self._round(shifted), drawn[left])
+            is_taken[left] = self._is_taken(drawn[left])
+        for row, taken, rng in zip(drawn, is_taken, rngs, strict=True):
+            unused = self.values[~_is_among(self.values, np.sort(row[~taken]))]
+            unused = rng.permutation(unused)[: np.count_nonzero(taken)]
+            row[np.flatnonzero(taken)[: len(unused)]] = unused
         return drawn
 
     def _is_taken(self, drawn: np.ndarray) -> np.ndarray:
-        """Whether each value is a duplicate, excluded, or beyond the column's ends, as 4 rounded to tens may be."""
-        order = drawn.argsort(kind="stable")
-        ordered = drawn[order]
-        is_taken = _is_among(drawn, self.excluded)
-        is_taken |= (drawn < self.values[0]) | (drawn > self.values[-1])
-        is_taken[order[1:]] |= ordered[1:] == ordered[:-1]
-        return is_taken
+        """Whether each value is excluded, a duplicate in its row, or, as 4 rounded to tens, beyond the column's ends."""
+        order = drawn.argsort(axis=1, kind="stable")
+        order += np.arange(0, drawn.size, drawn.shape[1])[:, None]
+        ordered = drawn.take(order)
+        is_taken = _is_among(drawn.ravel(), self.excluded)
+        is_taken[order[:, 1:]] |= ordered[:, 1:] == ordered[:, :-1]
+        beyond = (drawn < self.values[0]) | (drawn > self.values[-1])
+        return np.asarray(is_taken.reshape(drawn.shape) | beyond)
 
     @cached_property
     def _safe_steps(self) -> np.ndarray:
@@ -201,15 +212,16 @@ class Shape:
                 ids[group] = heap
         return ids
 
-    def _with_endings(self, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Numbers with their last two digits exchanged within each group of ``_heap_ids``."""
+    def _with_endings(self, drawn: np.ndarray, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+        """Numbers with their last two digits exchanged within each row and each group of ``_heap_ids``."""
         heaped = np.flatnonzero(self._heap_ids)
         if not len(heaped):
             return drawn
-        mixed = heaped[np.lexsort((rng.random(len(heaped)), self._heap_ids[heaped]))]
-        heaped = heaped[np.argsort(self._heap_ids[heaped], kind="stable")]
+        ids = self._heap_ids[heaped]
+        mixed = np.array([heaped[np.lexsort((rng.random(len(heaped)), ids))] for rng in rngs])
+        heaped = heaped[np.argsort(ids, kind="stable")]
         units, endings = self._units(drawn), self._units(self.values) % ENDINGS
-        units[heaped] += endings[mixed] - units[heaped] % ENDINGS
+        units[:, heaped] += endings[mixed] - units[:, heaped] % ENDINGS
         return np.where(self._heap_ids > 0, self._numbers_at(units), drawn)
 
 

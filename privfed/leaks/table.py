@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: Number of redrawn tables of the same shape; tables of at most KEPT cells are cached.
 DRAWS, KEPT = 200, 20_000
+BATCH = 32  #: Most small tables that are redrawn at a time
 RECENT = 4  #: Raw data that are cached, with everything computed from them
 #: Most cells that are searched in other forms; larger tables are sampled at evenly spaced records.
 SAMPLE = 250_000
@@ -222,36 +223,48 @@ class RawTable:
     def _shapes(self) -> list[Shape]:
         return [Shape.of(*pair) for pair in zip(self.identifying.T, self.numbers.T, strict=True)]
 
+    @property
+    def _small(self) -> bool:
+        return self.numbers.size + self.codes.size <= KEPT
+
     def redraws(self) -> Iterator[RawTable]:
         """Yield the redrawn tables that every rule is compared with; small ones are cached."""
         kept = self.memoised("redraws", list[RawTable])
         for number in range(DRAWS):
-            is_kept = number < len(kept)
-            drawn = kept[number] if is_kept else self.redraw(np.random.default_rng([1, number]))
-            if drawn.bare and not is_kept:
-                kept.append(drawn)
+            if number < len(kept):
+                drawn = kept[number]
+            else:  # small tables several at a time, the more the more were needed
+                count = min(max(1, number), BATCH, DRAWS - number) if self._small else 1
+                rngs = [np.random.default_rng([1, number + i]) for i in range(count)]
+                drawn, *later = self.redraw(rngs)
+                kept += [drawn, *later] if self._small else []
             yield drawn
             if drawn.bare:
                 drawn.memo.clear()
 
-    def redraw(self, rng: np.random.Generator) -> RawTable:
-        """Draw a table of the same shape that is independent of the outputs.
+    def redraw(self, rngs: Sequence[np.random.Generator]) -> list[RawTable]:
+        """Draw tables of the same shape that are independent of the outputs, one with each generator.
 
         Each group of dependent columns is shuffled among the records, or within strata if columns have a common
         factor. Identifying values are redrawn with the column's distribution, decimals and steps (texts: with
         its letters at each position); values that many records share are kept.
         """
-        numbers = self.numbers.copy()
-        orders = {int(group): self._shuffled_order(rng) for group in np.unique(self.groups)}
-        column_orders = [orders[int(group)] for group in self.groups]
-        for column, shape, order in zip(numbers.T, self._shapes, column_orders, strict=False):
-            shape.redraw(column, rng)
-            column[:] = column[order]
-        texts = RedrawnTexts(self.texts, column_orders[len(self.names) :], rng.spawn(1)[0])
-        small = self.numbers.size + self.codes.size <= KEPT
-        drawn = replace(self, numbers=numbers, texts=texts, bare=small)
-        vars(drawn).update(groups=self.groups, steps=self.steps, listed=self.listed)
-        return drawn
+        groups = np.unique(self.groups).tolist()
+        orders = [{group: self._shuffled_order(rng) for group in groups} for rng in rngs]
+        column_orders = [[order[group] for group in self.groups.tolist()] for order in orders]
+        numbers = np.empty((len(rngs), *self.numbers.shape))
+        for index, (column, shape) in enumerate(zip(self.numbers.T, self._shapes, strict=True)):
+            for table, order, redrawn in zip(
+                numbers, column_orders, shape.redraws(column, rngs), strict=True
+            ):
+                table[:, index] = redrawn[order[index]]
+        tables = []
+        for table, order, rng in zip(numbers, column_orders, rngs, strict=True):
+            texts = RedrawnTexts(self.texts, order[len(self.names) :], rng.spawn(1)[0])
+            drawn = replace(self, numbers=table, texts=texts, bare=self._small)
+            vars(drawn).update(groups=self.groups, steps=self.steps, listed=self.listed)
+            tables.append(drawn)
+        return tables
 
 
 class RedrawnTexts(Sequence[TextColumn]):

@@ -76,7 +76,8 @@ def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.n
     """
     wide = outputs == 2
     shape = np.broadcast_shapes(keys[0].shape, *(word.shape for word in words))
-    state = list(np.empty((4, *shape), np.uint64))
+    # numpy changes a single number in place in twice the time of two
+    state = list(np.empty((4, *((2,) if shape == (1,) else shape)), np.uint64))
     for at, start in enumerate(_START):
         np.bitwise_xor(keys[at % 2], np.uint64(start), state[at])
     if wide:
@@ -88,12 +89,12 @@ def siphash(keys: Keys, words: Sequence[np.ndarray], outputs: int) -> tuple[np.n
         state[0] ^= word
     state[2] ^= np.uint64(0xEE if wide else 0xFF)
     _rounds(state, 4)
-    first = state[0] ^ state[1] ^ state[2] ^ state[3]
-    if not wide:
-        return (first,)
-    state[1] ^= np.uint64(0xDD)
-    _rounds(state, 4)
-    return first, state[0] ^ state[1] ^ state[2] ^ state[3]
+    hashed = [state[0] ^ state[1] ^ state[2] ^ state[3]]
+    if wide:
+        state[1] ^= np.uint64(0xDD)
+        _rounds(state, 4)
+        hashed.append(state[0] ^ state[1] ^ state[2] ^ state[3])
+    return tuple(word[:1] if shape == (1,) else word for word in hashed)
 
 
 def _rounds(state: Sequence[np.ndarray], number: int) -> None:

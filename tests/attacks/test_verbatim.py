@@ -324,7 +324,7 @@ def test_matches_by_chance_are_those_of_each_draw_on_its_own(cells: int, others:
     numbers = verbatim.Numbers(np.array([1.0, 3.0, 4.5, 7.0]), {0.5**20: np.array([2**18])})
     together = column.by_chance(numbers, verbatim.generators(30))
     alone = [
-        np.max([replace(column, cells=c).count_matches(numbers) for c in column._drawn(rng)], 0)
+        np.max([replace(column, cells=c).count_matches(numbers) for c in column._drawn([rng])], 0)
         for rng in verbatim.generators(30)
     ]
     assert np.array_equal(together, alone) and (together.any() or cells < 2)

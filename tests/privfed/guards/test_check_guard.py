@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import guard_examples
 import numpy as np
@@ -20,7 +21,7 @@ from privfed.audits.threshold_tests import PrivacyClaim
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
 from privfed.errors import InputError
 from privfed.guards import checks
-from privfed.guards.adapters import Opening, open_guard
+from privfed.guards.adapters import ADAPTERS, Opening, open_guard, rounds
 from privfed.guards.claim import GuardClaim
 from privfed.guards.trial import GuardTrial
 from privfed.guards.verdict import GuardVerdict, check_guard, says
@@ -92,6 +93,21 @@ def test_each_fault_is_found_by_the_check_that_is_made_for_it(
     case = GuardTrial(open_guard(f"python:guard_examples:{name}"), claim, runs=runs)
     assert [check(case).severity for check in by] == ["breach"] * len(by)
     assert [of_the_right_guard(claim, check) for check in by] == ["none"] * len(by)
+
+
+def _doubled(given: Any) -> Any:
+    """What a guard that writes into its input returns."""
+    given[0 if isinstance(given, list) else "age"] *= 2
+    return given
+
+
+@pytest.mark.parametrize("given", [[np.ones(2), np.zeros(1)], pd.DataFrame({"age": [1.0, 1.0]})])
+def test_a_guard_that_writes_into_its_input_gets_the_same_the_next_time(given: Any) -> None:
+    """Each call has a copy of its own, of arrays and of a table."""
+    first, second = rounds(ADAPTERS["python"](_doubled), [given, given])
+    assert first is not None and second is not None
+    assert np.array_equal(first, second) and first.max() == 2
+    assert np.max(given[0] if isinstance(given, list) else given["age"]) == 1
 
 
 def test_refusals_at_random_convict_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_chance_is_that_of_records_with_few_equals() -> None:
     """By hand: of ten records two are equal, six are shared; drawn column by column two of ten are rarer."""
     frame = pd.DataFrame({"a": [1, 1, 2, 3, 4, 4, 4, 4, 4, 4], "b": [5, 5, 6, 7, 8, 8, 8, 8, 8, 8]})
     (table,) = raw_tables(frame)
-    records = _Records.of(table, (False, 0, 2), WHOLE, truncated=False)
+    (records,) = _Records.rounded_and_truncated(table, (False, 0, 2), WHOLE)
     assert sorted(records.sizes.tolist()) == [1, 1, 2, 2, *[6] * 6]
     assert records.chance(5) == pytest.approx((2 + 2 * 2**0.5 + 3) / 10)
     assert records.chance(1) == pytest.approx((0 + 0 + 3) / 10)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from privfed.leaks.shape import Shape, step_of
-from privfed.leaks.table import Cells, raw_tables
+from privfed.leaks.table import DRAWS, KEPT, Cells, raw_tables
 from privfed.testing import RawValueLeft, assert_no_raw
 
 Rng = np.random.Generator
@@ -60,6 +60,39 @@ def drawn(values: np.ndarray) -> np.ndarray:
     column = np.asarray(values, dtype=float).copy()
     Shape.of(column.copy()).redraw(column, np.random.default_rng(1))
     return column
+
+
+@pytest.mark.parametrize("records", [1, 2, 5, 90])
+@pytest.mark.parametrize("name", COMMON)
+def test_columns_redrawn_together_are_those_redrawn_alone(name: str, records: int) -> None:
+    """To the bit, some cells missing, and each generator is left where it would have been."""
+    column = np.asarray(COMMON[name](np.random.default_rng(6), records), dtype=float)
+    column[3::4] = np.nan
+    shape, alone = Shape.of(column), np.tile(column, (12, 1))
+    together, each = ([np.random.default_rng(seed) for seed in range(12)] for _ in range(2))
+    for row, rng in zip(alone, each, strict=True):
+        shape.redraw(row, rng)
+    redrawn = shape.redraws(column, together)
+    assert np.array_equal(redrawn, alone, equal_nan=True)
+    assert [rng.random() for rng in together] == [rng.random() for rng in each]
+    assert len(np.unique(redrawn[:, 0])) > 1
+
+
+def test_tables_redrawn_together_are_those_redrawn_alone() -> None:
+    """All of a small table's, drawn in ever larger batches; of a large one each by itself."""
+    rng = np.random.default_rng(7)
+    frame = pd.DataFrame({"age": rng.integers(18, 90, 60), "fee": rng.normal(50, 9, 60).round(2)})
+    frame = frame.assign(name=[f"P{at}" for at in rng.integers(10**6, 10**7, 60)])
+    large = pd.DataFrame(rng.normal(size=(KEPT + 1, 1)))
+    for raw, some in ((frame, range(DRAWS)), (large, range(2))):
+        (table,) = raw_tables(raw)
+        for number, redrawn in zip(some, table.redraws(), strict=False):
+            (alone,) = table.redraw([np.random.default_rng([1, number])])
+            assert np.array_equal(redrawn.numbers, alone.numbers)
+            assert np.array_equal(redrawn.codes, alone.codes)
+            for text, other in zip(redrawn.texts, alone.texts, strict=True):
+                assert np.array_equal(text.keys, other.keys)
+        assert len(table.memo["redraws"]) == (DRAWS if raw is frame else 0)
 
 
 def test_zeros_at_the_end_are_kept() -> None:

@@ -19,7 +19,12 @@ from privfed.study import Study, assembly, model_reading
 from privfed.study.output import Output
 from privfed.tables.schema import Column, Schema
 
-pytestmark = pytest.mark.usefixtures("short_audits")
+
+@pytest.fixture(autouse=True)
+def _no_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the readers of models look; audits of mechanisms have tests of their own."""
+    monkeypatch.setattr("privfed.study.simulation.audit", lambda *_: [])
+
 
 PLAIN: dict[str, Any] = {
     "name": "read",
@@ -87,11 +92,8 @@ def test_what_bounds_clip_is_said_of_the_study_and_of_no_shadow(tmp_path: Path) 
     assert len(said) == 1 and "clip 1 cell" in said[0]
 
 
-def test_what_a_model_notes_is_said_of_the_study_s_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_model_notes_is_said_of_the_study_s_own(tmp_path: Path) -> None:
     """Once for each policy, which is named; shadows of it say nothing."""
-    monkeypatch.setattr("privfed.study.simulation.audit", lambda *_: [])
     table = pd.DataFrame({"x": np.arange(600) / 600, "y": np.arange(600) % 7 / 7})
     table.to_csv(tmp_path / "table.csv", index=False)
     schema = Schema((Column("x", lower=0, upper=1),), Column("y", lower=0, upper=100), name="t")
