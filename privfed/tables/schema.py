@@ -20,6 +20,7 @@ from privfed.tables.toml_file import InToml, check_keys, naming, read_toml
 
 Kind = Literal["number", "integer", "category"]
 KINDS = ("number", "integer", "category")
+MISSING = ("None", "nan", "<NA>", "NaT")  #: How values that are missing are written
 LARGEST = 1e100  #: Maximum bound, so that squares and widths do not overflow; its inverse is the minimum width
 
 
@@ -70,13 +71,15 @@ class Column:
     def _texts(self) -> tuple[str, ...]:
         """Return the categories as :func:`.label` writes a table's cells."""
         listed = self.categories
-        if isinstance(listed, pd.Series | pd.Index | np.ndarray):
+        if hasattr(
+            listed, "tolist"
+        ):  # an array, a series or an index; pandas is not loaded for this
             listed = tuple(listed.tolist())
         if not isinstance(listed, list | tuple):
             raise SchemaError(
                 f'column {self.name!r}: categories are a list; write categories = ["...", "..."]'
             )
-        if any(pd.api.types.is_scalar(value) and pd.isna(value) for value in listed):
+        if any(not isinstance(value, str) and str(value) in MISSING for value in listed):
             raise SchemaError(
                 f"column {self.name!r}: a category is missing; list texts, and let fill = ... replace missing values"
             )
