@@ -31,6 +31,10 @@ class Limit:
     where: Mapping[str, str] = field(default_factory=dict)  #: aspects with a fixed value
 
     def __post_init__(self) -> None:
+        if not isinstance(self.per, str | list | tuple) or not isinstance(self.budget, Budget):
+            raise PolicyError(
+                'a limit is per aspects and has a budget; write Limit(["study"], Budget.of("0.5"))'
+            )
         listed = (self.per,) if isinstance(self.per, str) else tuple(self.per)
         object.__setattr__(self, "per", listed)
         unknown = [aspect for aspect in self.aspects if aspect not in ASPECTS]

@@ -49,6 +49,8 @@ class MaskedSums:
     least: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.keys, Mapping):
+            raise PolicyError("masked: owners have keys; write MaskedSums({OWNER: KEY, ...})")
         if type(self.colluding) is not int or self.colluding < 0:
             raise PolicyError("masked: colluding is a whole number of owners, 0 or more")
         if type(self.least) is not int or not 0 <= self.least <= len(self.keys):

@@ -187,6 +187,13 @@ class Policy(InToml):
             yield "cells must be a whole number of at least 1"
         if not isinstance(self.name, str):
             yield 'name is text; write name = "..."'
+        for name, kind, example in (
+            ("budget", Budget, 'Budget.of("2", "1e-5")'),
+            ("masked", MaskedSums, "MaskedSums(keys)"),
+            ("shuffled", TrustedShuffler, "TrustedShuffler(people)"),
+        ):
+            if not isinstance(getattr(self, name), kind | None):
+                yield f"{name} must be a {kind.__name__} or None; write {name} = {example}"
         if not isinstance(self.accountant, str | Accountant):
             yield 'accountant must be a name, such as "pure", or an object derived from Accountant'
         elif not isinstance(getattr(self.accountant, "name", ""), str):

@@ -119,9 +119,9 @@ class PersistentLedgers:
         """
         if proposed.relation == "replace-one" and (not study.clients.column or study.data.test):
             raise StudyError(
-                f'policy {choice.name!r} has relation = "replace-one", but where ledgers persist each record\'s coin '
-                "decides its owner and whether it is held out, so that a replaced record may leave an owner's part as if "
-                'it was removed; write relation = "add-or-remove"'
+                f'policy {choice.name!r} has relation = "replace-one", but where ledgers persist each record\'s own coin '
+                "decides whether it is held out and, without a column of owners, whose it is; a replaced record may leave "
+                'an owner\'s part as if it was removed; write relation = "add-or-remove"'
             )
         terms = self.terms()
         budget = proposed.budget

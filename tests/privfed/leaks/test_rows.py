@@ -61,6 +61,20 @@ def test_rows_of_other_people_are_no_leak(make: Callable[..., pd.DataFrame], see
     assert_no_raw(make(seed).to_numpy(), make(0))
 
 
+def test_an_axis_of_pairs_is_no_leak_but_who_was_there_is() -> None:
+    """All months of a series, all visits of a panel: public. The visits that took place are the records' own."""
+    rng = np.random.default_rng(0)
+    axis = [(year, month) for year in range(2015, 2021) for month in range(1, 13)]
+    series = pd.DataFrame(axis, columns=["year", "month"]).assign(cases=rng.poisson(40, 72))
+    grid = np.array([(patient, visit) for patient in range(1, 51) for visit in range(1, 5)])
+    panel = pd.DataFrame(grid, columns=["patient", "visit"]).assign(score=rng.integers(0, 30, 200))
+    came = panel[rng.random(200) < 0.5]
+    for public, table in ((axis, series), (axis[10:40], series), (grid, panel), (grid, came)):
+        assert_no_raw(public, table)
+    with pytest.raises(AssertionError, match="a record, column by column"):
+        assert_no_raw(came[["patient", "visit"]].to_numpy(), came)
+
+
 def test_pairs_that_five_records_share_do_not_count() -> None:
     """A table of pairs in common with many names nobody."""
     rng = np.random.default_rng(0)

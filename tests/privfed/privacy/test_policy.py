@@ -12,6 +12,7 @@ from privfed import Budget, Guard, Policy
 from privfed.errors import InputError, PolicyError
 from privfed.mechanisms.unprotected import Nullify
 from privfed.privacy.limit import Limit
+from privfed.privacy.masked_sums import MaskedSums
 
 
 def lines(**fields: object) -> dict[str, object]:
@@ -60,12 +61,25 @@ def test_lists_and_single_guards_are_what_a_file_gives() -> None:
         ({"guards": {"q": ["laplace"]}}, "query 'q': write its guards as"),
         ({"guards": {}, "limits": Limit(("study",), Budget.of(1))}, "limits are a list; write"),
         ({"guards": {}, "limits": ["study"]}, "limits are a list; write"),
+        ({"guards": {}, "budget": 3}, "budget must be a Budget or None; write budget = Budget.of"),
+        ({"guards": {}, "masked": ["a"]}, "masked must be a MaskedSums or None"),
+        ({"guards": {}, "shuffled": 100}, "shuffled must be a TrustedShuffler or None"),
     ],
 )
 def test_what_is_no_guard_or_limit(fields: dict[str, Any], says: str) -> None:
     """A policy built in Python says what to write, as one of a file does."""
     with pytest.raises(PolicyError, match=says):
         Policy(**fields)
+
+
+@pytest.mark.parametrize("fields", [(5, Budget.of(1)), (["study"], 3)])
+def test_what_is_no_limit_or_has_no_keys(fields: Any) -> None:
+    """A limit, and owners of masked sums, say what to write, too."""
+    with pytest.raises(PolicyError, match="a limit is per aspects and has a budget; write Limit"):
+        Limit(*fields)
+    owners: Any = ["a", "b", "c"]
+    with pytest.raises(PolicyError, match="owners have keys; write MaskedSums"):
+        MaskedSums(owners)
 
 
 @pytest.mark.parametrize(
