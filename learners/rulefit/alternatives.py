@@ -26,7 +26,8 @@ ALIKE = 0.05
 UNKNOWN, NONE = "not known", "none of"
 EXPLAINED = (
     "candidates that noise and sampling cannot distinguish from a term: in its place, with all other terms "
-    f"kept, each fits better with a probability of at least {100 * ALIKE:.0f} %"
+    f"kept, each fits better with a probability of at least {100 * ALIKE:.0f} %; a cut-off of 8 divides values below 8 from "
+    "8 and above"
 )
 #: A rule, or the name of a column for its linear term
 Term = Rule | str

@@ -1,6 +1,7 @@
 """Descriptions of a rule ensemble for readers: units of its numbers, and omitted terms."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import floor, log10
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,10 @@ from privfed.questions.tree import digits_text, ends_text, number_text
 from privfed.tables.schema import Column, shown
 
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
+PRIVACY = (
+    "Epsilon, and whose records it protects: see the data owners' budget, federation.budget() or the report; this "
+    "text costs nothing beyond the model."
+)
 STARRED = "*: other terms or cut-offs fit about as well, given noise and sampling; see table()"
 
 
@@ -19,7 +24,8 @@ def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> 
     lines = [heading]
     if len(table) and {"low", "high"} <= set(table):
         lines.append(
-            "low and high: 90 % interval for the coefficient that the same terms would have without noise and sampling error."
+            "low and high: 90 % interval for the coefficient that the same terms would have without noise and sampling error; "
+            "if it includes 0, the term may have no effect."
         )
     if not len(table):
         return "\n".join([*lines, f"{NOTHING[:1].upper()}{NOTHING[1:]}."])
@@ -29,14 +35,34 @@ def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> 
     lines.append(
         f"importance: |coefficient| times the standard deviation of the term, the largest set to 100; support: fraction of {records}."
     )
+    if table["term"].str.startswith("linear: ").any():
+        lines.append(
+            "linear: x per u, from a to b: the coefficient is for u more of x; below a counts as a, above b as b."
+        )
     table, notes = _noted(table, top)
-    lines.append(
-        table.head(top).to_string(index=False, float_format=lambda value: digits_text(value, 3))
-    )
+    lines.append(table.head(top).to_string(index=False, formatters=_formats(table)))
     lines += notes
     if top < len(table):
         lines.append(f"{max(top, 0)} of {len(table)} terms; describe({len(table)}) shows all.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *[PRIVACY] * private])
+
+
+def _formats(table: pd.DataFrame) -> dict[str, Callable[[float], str]]:
+    """Return how numbers are printed: of one column to the same decimals, except the odds' factors.
+
+    Coefficients and their intervals have those of three digits of the largest coefficient, at least two below 100.
+    """
+    largest = float(table["coefficient"].abs().max())
+    places = max(2 - floor(log10(largest)), 2 if largest < 100 else 0)
+    decimals = {"coefficient": places, "low": places, "high": places, "importance": 0, "support": 2}
+
+    def fixed(number: int) -> Callable[[float], str]:
+        return lambda value: (
+            f"{round(value, number) + 0.0:.{number}f}" if np.isfinite(value) else "NaN"
+        )
+
+    formats = {name: fixed(number) for name, number in decimals.items()}
+    return {**formats, "exp_coefficient": lambda value: digits_text(value, 3)}
 
 
 def _noted(table: pd.DataFrame, top: int) -> tuple[pd.DataFrame, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -229,22 +230,26 @@ class RuleEnsemble:
     def _line_text(self, feature: int) -> str:
         """Format a linear term with unit and limits: ``linear: age per 35, from 20 to 90``.
 
-        For a category with its codes: ``linear: sex per 1.25, female 0 and male 1``.
+        For an integer with those between its limits, for a category with its codes: ``linear: sex per 1.25, female 0
+        and male 1``.
         """
         column, cutoffs = self.schema.features[feature], self.terms.cutoffs
+        lower, upper = float(cutoffs.lower[feature]), float(cutoffs.upper[feature])
         unit, low, high = (
-            number_text(float(value), float(np.ptp(column.bounds)))
-            for value in (
-                cutoffs.scale[feature] / 0.4,
-                cutoffs.lower[feature],
-                cutoffs.upper[feature],
-            )
+            number_text(value, float(np.ptp(column.bounds)))
+            for value in (float(cutoffs.scale[feature]) / 0.4, lower, upper)
         )
         text = f"linear: {shown(column.name)} per {unit}"
         if column.kind == "category":
             codes = (f"{shown(name)} {code}" for code, name in enumerate(column.categories))
             return f"{text}, {' and '.join(codes)}"
-        return f"{text}, from {low} to {high}"
+        first, last = math.ceil(lower), math.floor(upper)
+        if column.kind == "number" or first > last or (first, last) == (lower, upper):
+            return f"{text}, from {low} to {high}"
+        notes = [f"less counts as {low}"] * (first > lower)
+        notes += [f"more counts as {high}"] * (last < upper)
+        middle = number_text((lower + upper) / 2, upper - lower)
+        return f"{text}, from {first} to {last} ({', '.join(notes)}; midway is {middle})"
 
     def _alike(self, term: int) -> str:
         own = self.alternatives

@@ -11,7 +11,7 @@ import numpy as np
 
 from privfed.errors import InputError, QueryError
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.questions.tree import categories_text, interval_text
+from privfed.questions.tree import MOST_NAMES, categories_text, interval_text
 from privfed.tables.schema import Column, Schema
 
 
@@ -35,6 +35,14 @@ class Condition:
         return Condition(self.feature, max(lowers, default=None), min(uppers, default=None))
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends, infinite where there is none."""
+        return (
+            -np.inf if self.lower is None else self.lower,
+            np.inf if self.upper is None else self.upper,
+        )
+
+    @property
     def empty(self) -> bool:
         """Whether nothing satisfies it."""
         return self.lower is not None and self.upper is not None and self.lower >= self.upper
@@ -44,15 +52,12 @@ class Condition:
         above = np.ones(values.shape, bool) if self.lower is None else values >= self.lower
         return above if self.upper is None else above & (values < self.upper)
 
-    def text(self, column: Column | None = None) -> str:
-        """Format the condition: ``age < 57.2``, ``3 <= GCS < 8``, ``sex = female``."""
+    def text(self, column: Column | None = None, most: int = MOST_NAMES) -> str:
+        """Format the condition: ``age < 57.2``, ``3 <= GCS <= 7``, ``sex = female``; of more categories than ``most``, some."""
         if column is not None and column.kind == "category":
-            return categories_text(
-                column, self.holds(np.arange(len(column.categories), dtype=float))
-            )
-        lower = -np.inf if self.lower is None else self.lower
-        upper = np.inf if self.upper is None else self.upper
-        return interval_text(self.feature, lower, upper, column)
+            codes = np.arange(len(column.categories), dtype=float)
+            return categories_text(column, self.holds(codes), most)
+        return interval_text(self.feature, *self.ends, column)
 
 
 @dataclass(frozen=True)
@@ -93,10 +98,10 @@ class Rule:
             c.feature in mine and (mine[c.feature] & c) == mine[c.feature] for c in other.conditions
         )
 
-    def text(self, schema: Schema | None = None) -> str:
-        """Format the rule: ``GCS >= 5 and age < 57.2``."""
+    def text(self, schema: Schema | None = None, most: int = MOST_NAMES) -> str:
+        """Format the rule: ``GCS >= 5 and age < 57.2``; see :meth:`Condition.text`."""
         columns = {} if schema is None else {column.name: column for column in schema.features}
-        return " and ".join(c.text(columns.get(c.feature)) for c in self.conditions)
+        return " and ".join(c.text(columns.get(c.feature), most) for c in self.conditions)
 
     def __str__(self) -> str:
         return self.text()

@@ -2,17 +2,19 @@
 
 After FasterRisk (Liu et al. 2022, Fast Interpretable Risk Score Models): log-odds are the intercept plus the total over
 a common factor. A rule's points are its coefficient times the factor, rounded; a winsorised line has points for each of
-five bands of equal width, the lowest one zero.
+five bands of equal width, the lowest one zero. Points of rules and lines on a single column are summed over its disjoint
+ranges, so that a record has one line of each column.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,12 +24,14 @@ from privfed.errors import InputError
 from privfed.learners.parameters import Integers, check_values
 from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.alternatives import EXPLAINED, NONE, UNKNOWN
+from privfed.learners.rulefit.description import PRIVACY
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
-from privfed.learners.rulefit.totals import attainable_totals, extreme_totals
+from privfed.learners.rulefit.totals import attainable_totals, extreme_totals, values_between
+from privfed.questions.tree import number_text, range_text
 from privfed.tables.records import Records
-from privfed.tables.schema import Schema, shown
+from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,8 +50,9 @@ _LATEX |= {"^": "\\textasciicircum{}", "~": "\\textasciitilde{}"}
 _LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
 #: Fraction of the variance about a total that is common to all with it, by simulation (docs/rulefit.md)
 COMMON = 0.1
-ADD = "Add the points of every line that holds:"
+JOINT = "rules on several columns"
 BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and maximum rows of the table of risks
+MOST_NAMED = 5  #: Categories from which the largest group with equal points is "any other"
 PAGE, WIDE = 40, 80  #: Maximum lines of a table on one page, and characters of a line
 
 
@@ -56,18 +61,21 @@ class ScoreCard:
     """A score card: integer points of rules, which add up to a total."""
 
     schema: Schema  #: the public data dictionary
-    rules: tuple[Rule, ...]  #: rules with points
+    #: rules with points: ranges of single columns, which are disjoint, and rules on several columns
+    rules: tuple[Rule, ...]
     points: np.ndarray  #: of each rule, nonzero integers, shape (rules,)
     intercept: float  #: log-odds at a total of zero
     factor: float  #: points of one unit of log-odds
     #: v0, v1, v2: v0 + v1 t + v2 t^2 is the variance of the log-odds at a total t; None if unknown
     variance: tuple[float, float, float] | None = None
+    #: mean absolute difference of risks to the model's, on its synthetic records; None without such
+    difference: float | None = None
     #: what noise does not tell from the model's terms; empty if it has no intervals
     footnotes: tuple[str, ...] = ()
 
     @classmethod
     def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
-        """Round an ensemble of log-odds to points of at most ``max_points`` in absolute value.
+        """Round an ensemble of log-odds to points of at most ``max_points`` in absolute value for each of its terms.
 
         Raises:
             InputError: all coefficients are zero, or ``max_points`` is not an integer of at least 1.
@@ -76,17 +84,17 @@ class ScoreCard:
         check_values("scorecard", given, {"max_points": [Integers(at_least=1)]}, {"max_points": 10})
         rules, values, intercept = _in_bands(model)
         largest = max(map(abs, values), default=0.0)
-        if not largest > 0:
-            raise InputError("the model is a constant: no score card can be made of it")
-        factor = max_points / largest
-        points = np.rint(np.array(values) * factor).astype(int)
+        factor = max_points / largest if largest > 0 else 0.0
+        points: list[int] = np.rint(np.array(values) * factor).astype(int).tolist()
         notes = _footnotes(model, [rule for rule, own in zip(rules, points, strict=True) if own])
-        rules, points = _merge(rules, points)
-        card = cls(model.schema, tuple(rules), points, intercept, factor, footnotes=notes)
+        lines, sums = _disjoint(rules, points, model.schema)
+        if not lines:
+            raise InputError("the model is a constant: no score card can be made of it")
+        card = cls(model.schema, tuple(lines), sums, intercept, factor, footnotes=notes)
         return card if model.synthetic is None else card._fitted_to(model, model.synthetic)
 
     def _fitted_to(self, model: RuleEnsemble, X: np.ndarray) -> ScoreCard:
-        """Return the card with intercept and factor fitted to the model's scores of records, and the variance.
+        """Return the card with intercept and factor fitted to the model's scores of records, variance and difference.
 
         Scores and terms are regressed on the totals by least squares: records with a total t have mean terms d(t), so
         that their mean log-odds has the mean square error d C d'. A fraction :data:`COMMON` of the residual variances,
@@ -106,7 +114,9 @@ class ScoreCard:
             v0, v01, _, v2 = (fitted @ model.covariance @ fitted.T).ravel().tolist()
             common = COMMON * (float(residuals.var()) + model.residual_variance)
             variance = (v0 + common, 2 * v01, v2)
-        return replace(self, intercept=intercept, factor=1 / slope, variance=variance)
+        card = replace(self, intercept=intercept, factor=1 / slope, variance=variance)
+        differences = np.abs(card.risk(totals) - expit(design @ model.weights))
+        return replace(card, difference=float(differences.mean()))
 
     def totals(self, X: pd.DataFrame | np.ndarray) -> np.ndarray:
         """Return total points of a table's rows or of encoded records, integers, shape (records,)."""
@@ -137,16 +147,38 @@ class ScoreCard:
         return np.asarray(expit(np.column_stack([centre - half_width, centre + half_width])))
 
     def table(self) -> pd.DataFrame:
-        """Return columns points and condition, one row per rule."""
-        texts = [rule.text(self.schema) for rule in self.rules]
-        return pd.DataFrame({"points": self.points, "if": texts})
+        """Return columns points, column and if: one row for each printed line.
+
+        Exactly one row of each column holds, with zero points too. Rules on several columns have no column.
+        """
+        rows: list[tuple[int, str, str]] = []
+        for column in self.schema.features:
+            parts = _parts(column, self.rules, self.points)
+            rows += [(total, column.name, text) for total, text in _texts(column, parts)]
+        joint = [
+            (int(own), "", rule.text(self.schema, most=sys.maxsize))
+            for rule, own in zip(self.rules, self.points, strict=True)
+            if len(rule.conditions) > 1
+        ]
+        rows += sorted(joint, key=lambda row: -abs(row[0]))
+        return pd.DataFrame(rows, columns=["points", "column", "if"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is printed as plain data: lines, risks and notes."""
+        return {
+            "instruction": self._instruction,
+            "lines": self.table().to_dict("records"),
+            "heading": self._sentence,
+            "risks": self.risks().to_dict("records"),
+            "footnotes": list(self.footnotes),
+        }
 
     def risks(self) -> pd.DataFrame:
         """Return columns total and risk, and low and high of its 90 % interval if known, for risks of 1 to 99 %.
 
         Totals that no record can have are left out, and beyond :data:`MOST_RISKS` more of them, evenly.
         """
-        totals = self._totals[:: -(-len(self._totals) // MOST_RISKS)]
+        totals = self._totals[:: self._every]
         risks = pd.DataFrame({"total": totals, "risk": self.risk(totals)})
         if self.variance is not None:
             risks[["low", "high"]] = self.risk_intervals(totals)
@@ -162,6 +194,11 @@ class ScoreCard:
         inside = (self._attainable >= low) & (self._attainable <= high)
         nearest = np.abs(self._attainable - low).argmin()
         return self._attainable[inside] if inside.any() else self._attainable[[nearest]]
+
+    @property
+    def _every(self) -> int:
+        """One in how many totals has a row of the table of risks."""
+        return -(-len(self._totals) // MOST_RISKS)
 
     @cached_property
     def _attainable(self) -> np.ndarray | None:
@@ -201,38 +238,49 @@ class ScoreCard:
         return f"risk {self._of}" + ("" if self.variance is None else " (90 % interval)")
 
     @property
-    def _notes(self) -> str:
-        """Return notes for readers of the risks."""
+    def _sentence(self) -> str:
+        """Return the sentence above the risks, with notes for their readers."""
         totals, (minimum, maximum) = self.risks()["total"], self._ends
-        every = -(-len(self._totals) // MOST_RISKS)
+        every = self._every
         gaps = every == 1 and len(totals) <= totals.iloc[-1] - totals.iloc[0]
         below, above = totals.iloc[0] > minimum, totals.iloc[-1] < maximum
+        differ = "may differ"
+        if self.difference is not None:
+            differ = f"differ by {100 * self.difference:.1f} percentage points on average"
         notes = [
             (every > 1, f"one in {every} is shown: a total between two has a risk between theirs"),
             (gaps, "no record can have a total between these"),
             (below and not above, "a lower total has a lower risk"),
             (above and not below, "a higher total has a higher risk"),
             (below and above, "a total below these has a lower risk, one above a higher"),
-            (self.variance is not None, "90 % intervals in brackets"),
+            (self.variance is not None, "in brackets 90 % intervals for all with that total"),
+            (True, f"the model's own risks, before rounding to points, {differ}"),
         ]
-        return "; ".join(
-            ["the sum of points of all lines that hold", *(text for when, text in notes if when)]
-        )
-
-    def _lines(self) -> list[tuple[str, str]]:
-        """Return points and conditions, as text."""
-        return [(_signed(points), text) for points, text in self.table().itertuples(index=False)]
+        return f"Risk {self._of} by total ({'; '.join(text for when, text in notes if when)}):"
 
     @property
-    def _sentence(self) -> str:
-        """Return the sentence above the risks."""
-        return f"Risk {self._of} by total ({self._notes}):"
+    def _instruction(self) -> str:
+        """Return the sentence above the points."""
+        joint = [len(rule.conditions) > 1 for rule in self.rules]
+        parts = ["one line for each column"] * (not all(joint)) + ["every rule that holds"] * any(
+            joint
+        )
+        return f"Add the points of {' and of '.join(parts)}:"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Return points and text of each line; without points, the heading of a column or of the rules."""
+        lines: list[tuple[str, str]] = []
+        for name, block in self.table().groupby("column", sort=False):
+            lines.append(("", _heading(self.schema.column(str(name))) if name else JOINT))
+            lines += [
+                (_signed(own), text) for own, text in zip(block["points"], block["if"], strict=True)
+            ]
+        return lines
 
     def __str__(self) -> str:
-        lines = [ADD, *(f"{points:>4}  if {text}" for points, text in self._lines())]
-        lines += [self._sentence, *(f"{total:>4}  {risk}" for total, risk in self._rows())]
-        lines += self.footnotes
-        return "\n".join(lines)
+        lines = [f"{points:>4}  if {text}" if points else text for points, text in self._lines()]
+        risks = [f"{total:>4}  {risk}" for total, risk in self._rows()]
+        return "\n".join([self._instruction, *lines, self._sentence, *risks, *self.footnotes])
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Plot points by condition, and below them the risk of every total."""
@@ -259,12 +307,13 @@ class ScoreCard:
         grid.auto_set_font_size(value=False)
         grid.set_fontsize(9)
         for (row, column), cell in grid.get_celld().items():
-            heading = row in (0, len(rows) + 1)
+            heading = row in (0, len(rows) + 1) or not shown[row - 1][0]
             cell.set_height(cell.get_height() * (len(lines[row - 1]) if row else 1))
             cell.PAD = 0.02 if column else 0.15
             cell.set_edgecolor("#d9dee4")
             cell.set_facecolor("#eef2f6" if heading else "white")
-        title = f"{ADD}\n{self._sentence}"
+            cell.get_text().set_fontweight("bold" if heading else "normal")
+        title = f"{self._instruction}\n{self._sentence}"
         ax.set_title(wrapped(title, int(12 * width)), fontsize=9, loc="left")
         ax.axis("off")
         ax.text(0, -0.01, notes, fontsize=8, va="top", transform=ax.transAxes)
@@ -272,13 +321,11 @@ class ScoreCard:
 
     def to_html(self) -> str:
         """Return both tables as HTML, with instructions."""
-        points = pd.DataFrame(self._lines(), columns=["points", "if"])
-        risks = pd.DataFrame(self._rows(), columns=["total", self._risk])
-        parts = ((ADD, points), (self._sentence, risks))
-        tables = [
-            f"<p>{escape(intro)}</p>\n{table.to_html(index=False, justify='left')}"
-            for intro, table in parts
-        ]
+        parts = (
+            (self._instruction, ("points", "if"), self._lines()),
+            (self._sentence, ("total", self._risk), self._rows()),
+        )
+        tables = [f"<p>{escape(intro)}</p>\n{_html(heads, rows)}" for intro, heads, rows in parts]
         notes = [f"<p>{'<br>'.join(map(escape, self.footnotes))}</p>"] * bool(self.footnotes)
         return "\n".join([*tables, *notes])
 
@@ -286,10 +333,13 @@ class ScoreCard:
 
     def to_latex(self) -> str:
         """Return both tables as LaTeX tabulars of at most :data:`PAGE` lines, with instructions."""
-        rows = [f"${points}$ & {_latex(text)} \\\\" for points, text in self._lines()]
+        rows = [
+            f"${points}$ & {_latex(text)} \\\\" if points else f" & \\textbf{{{_latex(text)}}} \\\\"
+            for points, text in self._lines()
+        ]
         risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._rows()]
         parts = (
-            (ADD, "Points & Condition", rows),
+            (self._instruction, "Points & If", rows),
             (_latex(self._sentence), f"Total & {_latex('R' + self._risk[1:])}", risks),
         )
         begin, end = "\\begin{tabular}{rp{0.8\\linewidth}}", "\\end{tabular}"
@@ -307,24 +357,32 @@ class ScoreCard:
 
 
 def _footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
-    """Return what noise does not tell from the terms with points, after an explanation; see :attr:`footnotes`."""
+    """Return what noise does not tell from the terms with points, after an explanation, and where epsilon is."""
     if model.error is None:
         return ()
-    if model.alternatives is None:
-        return (f"Alternatives to these lines: {UNKNOWN}.",)
     names = [rule.text(model.schema) for rule in model.rules]
     kept = [rule in rules for rule in model.rules]
     for feature in model.terms.linear:
         name = model.schema.names[feature]
-        names.append(shown(name))
+        names.append(f"linear: {shown(name)}")
         kept.append(any(rule.features == (name,) and rule not in model.rules for rule in rules))
+    known = model.alternatives
+    alike = [own.text(model.schema) if own else "" for own in known or ()] or [""] * len(names)
+    zero = [low <= 0 <= high for low, high in model.intervals()[1:].tolist()]
     notes = [
-        f"{name}: {own.text(model.schema)}"
-        for name, own, there in zip(names, model.alternatives, kept, strict=True)
-        if own and there
+        f"{name}: {'; '.join([text] * bool(text) + ['or no effect'] * none)}"
+        for name, text, none, there in zip(names, alike, zero, kept, strict=True)
+        if there and (text or none)
     ]
-    compared = max((own.compared for own in model.alternatives), default=0)
-    return (f"Alternatives to these lines: {EXPLAINED}.", *(notes or [f"{NONE} {compared}"]))
+    compared = max((own.compared for own in known or ()), default=0)
+    none = [] if notes or known is None else [f"{NONE} {compared}"]
+    explained = UNKNOWN if known is None else EXPLAINED
+    return (
+        f"Alternatives to the terms that these points add up: {explained}; or no effect, if the 90 % interval of a coefficient includes 0.",
+        *notes,
+        *none,
+        PRIVACY,
+    )
 
 
 def _signed(points: int) -> str:
@@ -337,26 +395,78 @@ def _latex(text: str) -> str:
     return re.sub(rf"{marks}|(?<!\S)-(?=\d)", lambda mark: _LATEX.get(mark[0], "$-$"), text)
 
 
-def _merge(rules: Iterable[Rule], points: Iterable[int]) -> tuple[list[Rule], np.ndarray]:
-    """Return rules with points, joining neighbouring intervals of one column with equal points."""
-    merged: list[tuple[Rule, int]] = []
-    for rule, value in zip(rules, points, strict=True):
-        if not value:
-            continue
-        joined = _union(merged[-1][0], rule) if merged and merged[-1][1] == value else None
-        merged[-1 if joined else len(merged) :] = [(joined or rule, value)]
-    return [rule for rule, _ in merged], np.array([value for _, value in merged], int)
+def _html(heads: Sequence[str], rows: Iterable[tuple[str, str]]) -> str:
+    """Return a table of two columns as HTML; a row without its first cell is a heading."""
+    lines = [f"<tr>{''.join(f'<th>{escape(head)}</th>' for head in heads)}</tr>"]
+    lines += [
+        f"<tr><td>{first}</td><td>{escape(text)}</td></tr>"
+        if first
+        else f'<tr><th colspan="2">{escape(text)}</th></tr>'
+        for first, text in rows
+    ]
+    table = '<table border="1" class="dataframe" style="text-align: left">'
+    return "\n".join([table, *lines, "</table>"])
 
 
-def _union(below: Rule, above: Rule) -> Rule | None:
-    """Return the union of two neighbouring intervals of one column with a lower end, else None."""
-    if len(below.conditions) != 1 or len(above.conditions) != 1:
-        return None
-    (low,), (high,) = below.conditions, above.conditions
-    touching = low.upper is not None and low.upper == high.lower and low.lower is not None
-    if low.feature != high.feature or not touching:
-        return None
-    return Rule.of(Condition(low.feature, low.lower, high.upper))
+def _heading(column: Column) -> str:
+    """Format a column with its description, and what a missing value counts as."""
+    notes = [" ".join(column.description.split())] * bool(column.description)
+    if column.fill is not None:
+        fill = shown(column.fill) if isinstance(column.fill, str) else number_text(column.fill)
+        notes.append(f"a missing value counts as {fill}")
+    return shown(column.name) + f" ({'; '.join(notes)})" * bool(notes)
+
+
+def _parts(
+    column: Column, rules: Iterable[Rule], points: Iterable[int]
+) -> list[tuple[Condition, int]]:
+    """Return the consecutive ranges of a column, all its values together, and the sum of the points of each.
+
+    The sums are of rules on this column alone; without such rules there are no ranges.
+    """
+    pairs = zip(rules, points, strict=True)
+    alone = [(rule.conditions[0], own) for rule, own in pairs if rule.features == (column.name,)]
+    if not alone:
+        return []
+    starts = values_between(column, [condition for condition, _ in alone])
+    sums = np.sum([own * condition.holds(starts) for condition, own in alone], axis=0)
+    first = np.flatnonzero(np.diff(sums, prepend=np.nan))
+    ends = [None, *starts[first[1:]].tolist(), None]
+    ranges = itertools.starmap(
+        Condition, ((column.name, *pair) for pair in itertools.pairwise(ends))
+    )
+    return list(zip(ranges, sums[first].tolist(), strict=True))
+
+
+def _disjoint(
+    rules: Sequence[Rule], points: Sequence[int], schema: Schema
+) -> tuple[list[Rule], np.ndarray]:
+    """Return rules with points and the same total of every record, those on one column being disjoint ranges."""
+    lines: list[tuple[Rule, int]] = []
+    for column in schema.features:
+        always = Condition(column.name, column.bounds[0])
+        parts = _parts(column, rules, points)
+        lines += [(Rule.of(part if len(parts) > 1 else always), own) for part, own in parts]
+    lines += [pair for pair in zip(rules, points, strict=True) if len(pair[0].conditions) > 1]
+    kept = [(rule, own) for rule, own in lines if own]
+    return [rule for rule, _ in kept], np.array([own for _, own in kept], int)
+
+
+def _texts(column: Column, parts: Sequence[tuple[Condition, int]]) -> list[tuple[int, str]]:
+    """Format ranges, or groups of categories with equal points, of which a large one is "any other"."""
+    if column.kind != "category":
+        return [(own, range_text(*part.ends, column)) for part, own in parts]
+    groups: dict[int, list[str]] = {}
+    for part, own in parts:
+        held = part.holds(np.arange(len(column.categories), dtype=float))
+        groups.setdefault(own, []).extend(
+            shown(column.categories[code]) for code in np.flatnonzero(held)
+        )
+    largest = max(groups, key=lambda own: len(groups[own]), default=0)
+    if len(groups) > 1 and len(groups[largest]) >= MOST_NAMED:
+        del groups[largest]
+        groups[largest] = ["any other"]  # the last
+    return [(own, ", ".join(names)) for own, names in groups.items()]
 
 
 def _in_bands(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:

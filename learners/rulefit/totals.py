@@ -43,7 +43,7 @@ def attainable_totals(
     for part in np.unique(part_of[uses.any(axis=0)]):
         columns = np.flatnonzero(part_of == part)
         inside = np.flatnonzero(uses[:, columns].any(axis=1))
-        values = [_values(schema.features[column], terms) for column in columns]
+        values = [values_between(schema.features[column], terms) for column in columns]
         if math.prod(map(len, values)) > MAX_CELLS:
             return None
         cells = np.array(np.meshgrid(*values, indexing="ij")).reshape(len(columns), -1)
@@ -66,7 +66,7 @@ def extreme_totals(rules: Sequence[Rule], points: np.ndarray, schema: Schema) ->
     terms = [condition for rule in rules for condition in rule.conditions]
     owner = np.repeat(np.arange(len(rules)), [len(rule.conditions) for rule in rules])
     columns = {column.name: column for column in schema.features}
-    values = {c.feature: _values(columns[c.feature], terms) for c in terms}
+    values = {c.feature: values_between(columns[c.feature], terms) for c in terms}
     first = dict(zip(values, np.cumsum([len(rules), *map(len, values.values())]), strict=False))
     variables = len(rules) + sum(map(len, values.values()))
     once, met = np.zeros((len(values), variables)), np.zeros((len(terms), variables))
@@ -102,7 +102,7 @@ def extreme_totals(rules: Sequence[Rule], points: np.ndarray, schema: Schema) ->
     return ends[0], ends[1]
 
 
-def _values(column: Column, conditions: Iterable[Condition]) -> np.ndarray:
+def values_between(column: Column, conditions: Iterable[Condition]) -> np.ndarray:
     """Return encoded values of a column, one between any two ends of conditions on it."""
     low, high = column.bounds
     chosen = [c for c in conditions if c.feature == column.name]

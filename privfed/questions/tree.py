@@ -451,18 +451,20 @@ class Span:
 
 
 def interval_text(name: str, lower: float, upper: float, column: Column | None = None) -> str:
-    """Format ``lower <= name < upper`` without infinite ends; a single integer is ``name = lower``.
+    """Format ``lower <= name < upper`` without infinite ends, of integers by the first and last: ``3 <= GCS <= 8``.
 
     Where rounding errors put an end just above the decimal printed, that decimal is below: ``name <= upper``.
     """
-    name, width = shown(name), np.inf if column is None else float(np.ptp(column.bounds))
+    name = shown(name)
     if column is not None and column.kind == "integer":
-        lower, upper = np.ceil([lower, upper])
-        if upper == lower + 1:
-            return f"{name} = {_cut_text(lower, width)[0]}"
+        first, last = integers_of(lower, upper, column)
+        if first == last:
+            return f"{name} = {first:.0f}"
+        low, high, above, not_below = f"{first:.0f}", f"{last:.0f}", False, True
+    else:
+        (low, above), (high, not_below) = ends_of(lower, upper, column)
     if (lower, upper) == (-np.inf, np.inf):
         return f"any {name}"
-    (low, above), (high, not_below) = (_cut_text(end, width) for end in (lower, upper))
     if lower == -np.inf:
         return f"{name} {'<=' if not_below else '<'} {high}"
     if upper == np.inf:
@@ -470,34 +472,77 @@ def interval_text(name: str, lower: float, upper: float, column: Column | None =
     return f"{low} {'<' if above else '<='} {name} {'<=' if not_below else '<'} {high}"
 
 
-def _cut_text(value: float, width: float) -> tuple[str, bool]:
-    """Format a threshold exactly if eight significant digits suffice, else as :func:`number_text`.
+def range_text(lower: float, upper: float, column: Column) -> str:
+    """Format one of a column's consecutive ranges in words: ``34 or less``, ``3.5 to below 7``, ``7 or more``.
 
-    A rounded threshold would decide otherwise than the model for values between the two. Returns the text, and whether
-    the threshold is that decimal plus rounding errors.
+    Together the ranges name every number once. Those beyond the bounds count as these.
+    """
+    if column.kind == "integer":
+        first, last = integers_of(lower, upper, column)
+        low, high, above, not_below = f"{first:.0f}", f"{last:.0f}", False, True
+        if first == last:
+            return high
+    else:
+        (low, above), (high, not_below) = ends_of(lower, upper, column)
+    if (lower, upper) == (-np.inf, np.inf):
+        return "any"
+    if lower == -np.inf:
+        return f"{high} or less" if not_below else f"below {high}"
+    if upper == np.inf:
+        return f"above {low}" if above else f"{low} or more"
+    return f"{'above ' * above}{low} to {'below ' * (not not_below)}{high}"
+
+
+def integers_of(lower: float, upper: float, column: Column) -> tuple[float, float]:
+    """Return the first and last integer in ``lower <= x < upper``, infinite without an end.
+
+    None is below a lower bound of zero, nor beyond the bounds of a column with two values.
+    """
+    first, last = float(np.ceil(lower)) + 0.0, float(np.ceil(upper)) - 1  # without -0.0
+    low, high = column.bounds
+    two = high == low + 1
+    return max(first, low) if two or low == 0 else first, min(last, high) if two else last
+
+
+def ends_of(
+    lower: float, upper: float, column: Column | None
+) -> tuple[tuple[str, bool], tuple[str, bool]]:
+    """Return both ends of an interval as :func:`_cut_text`, with digits that tell them apart."""
+    width = np.inf if column is None else float(np.ptp(column.bounds))
+    low, high = _cut_text(lower, width), _cut_text(upper, width)
+    if low[0] == high[0] and lower < upper:
+        low, high = _cut_text(lower, upper - lower), _cut_text(upper, upper - lower)
+    return low, high
+
+
+def _cut_text(value: float, width: float) -> tuple[str, bool]:
+    """Format a threshold exactly if eight significant digits suffice, else to three, or more by :func:`digits_of`.
+
+    A rounded threshold would decide otherwise than the model for values between the two: the digits before the decimal
+    point, up to six, are kept. Returns the text, and whether the threshold is that decimal plus rounding errors.
     """
     if not np.isfinite(value):
         return "", False
     text = digits_text(value, 8)
-    exact = abs(float(text) - value) <= 1e-12 * abs(value)
-    return (text, float(text) < value) if exact else (number_text(value, width), False)
+    if abs(float(text) - value) <= 1e-12 * abs(value):
+        return text, float(text) < float(value)
+    whole = math.floor(math.log10(abs(value))) + 1
+    return digits_text(value, digits_of(value, width, max(3, min(whole, 6)))), False
 
 
-def categories_text(column: Column, met: np.ndarray) -> str:
-    """Format the categories of a column that satisfy a condition, by name."""
-    codes = np.flatnonzero(met)
-    named = names_text(column.categories, codes)
-    return (
-        f"{shown(column.name)} = {named}"
-        if len(codes) == 1
-        else f"{shown(column.name)} in {{{named}}}"
-    )
+def categories_text(column: Column, met: np.ndarray, most: int = MOST_NAMES) -> str:
+    """Format the categories of a column that satisfy a condition, by name; by the others if these are under half as many."""
+    codes, others, name = np.flatnonzero(met), np.flatnonzero(~met), shown(column.name)
+    if 0 < 2 * len(others) < len(codes):
+        return f"{name} not in {{{names_text(column.categories, others, most)}}}"
+    named = names_text(column.categories, codes, most)
+    return f"{name} = {named}" if len(codes) == 1 else f"{name} in {{{named}}}"
 
 
-def names_text(names: Sequence[str], codes: np.ndarray) -> str:
-    """Format names in their own order; more than :data:`MOST_NAMES` by the ends of their runs: ``L003, ..., L178``."""
+def names_text(names: Sequence[str], codes: np.ndarray, most: int = MOST_NAMES) -> str:
+    """Format names in their own order; more than ``most`` by the ends of their runs: ``L003, ..., L178``."""
     runs = np.split(codes, np.flatnonzero(np.diff(codes) != 1) + 1)
-    if len(codes) > MOST_NAMES:
+    if len(codes) > most:
         parts = [run if len(run) < 4 else [run[0], None, run[-1]] for run in runs]
     else:
         parts = [codes]

@@ -15,9 +15,15 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
 from privfed.learners.rulefit import short
-from privfed.learners.rulefit.alternatives import NONE, UNKNOWN, Alternatives, TermExchanges
+from privfed.learners.rulefit.alternatives import (
+    EXPLAINED,
+    NONE,
+    UNKNOWN,
+    Alternatives,
+    TermExchanges,
+)
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.description import STARRED
+from privfed.learners.rulefit.description import PRIVACY, STARRED
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule, Terms
 from privfed.learners.rulefit.scorecard import ScoreCard
@@ -174,7 +180,7 @@ def test_other_cut_offs_become_a_range_and_other_rules_a_name_and_a_number() -> 
     ]
     found = Alternatives.of(own, alike, 40, SCHEMA)
     assert found == Alternatives((("age", 55, 66),), rule(GCS=(None, 7)), 3, 40)
-    assert found.text(SCHEMA) == "cut-off age 55 to 66; or GCS < 7 (and 2 more)"
+    assert found.text(SCHEMA) == "cut-off age 55 to 66; or GCS <= 6 (and 2 more)"
 
 
 def test_each_cut_off_of_a_rule_has_its_range() -> None:
@@ -374,10 +380,10 @@ def learned(ensemble: RuleEnsemble) -> RuleFitClassifier:
 def test_a_text_numbers_the_notes_of_the_terms_it_shows() -> None:
     """Others are marked as having none."""
     lines = learned(LIST).describe().splitlines()
-    assert lines[-2:] == ["1: or age >= 50", "2: cut-off age 35 to 45"]
-    assert [line.split()[-1] for line in lines[4:7]] == ["80", "1", "2"]
-    assert "probability of at least 5 %" in lines[-3]
-    assert learned(LIST).describe(2).splitlines()[-2] == "1: or age >= 50"
+    assert lines[-3:] == ["1: or age >= 50", "2: cut-off age 35 to 45", PRIVACY]
+    assert [line.split()[-1] for line in lines[5:8]] == ["80", "1", "2"]
+    assert "probability of at least 5 %" in lines[-4]
+    assert learned(LIST).describe(2).splitlines()[-3] == "1: or age >= 50"
 
 
 def test_a_picture_stars_terms_with_alternatives_and_says_so() -> None:
@@ -394,13 +400,20 @@ def test_a_picture_stars_terms_with_alternatives_and_says_so() -> None:
 def test_a_card_has_a_footnote_for_each_line_with_alternatives() -> None:
     """In print, HTML, LaTeX and the picture; not for lines whose points round to nothing."""
     card = ScoreCard.from_ensemble(LIST)
-    assert card.footnotes[1:] == ("age >= 40: cut-off age 35 to 45", "age: or age >= 50")
+    assert card.footnotes[1:-1] == ("age >= 40: cut-off age 35 to 45", "linear: age: or age >= 50")
+    assert EXPLAINED in card.footnotes[0] and card.footnotes[-1] == PRIVACY
     for text in (str(card), card.to_html(), card.to_latex()):
         assert "cut-off age 35 to 45" in text
     drawn = [one.get_text() for one in card.plot().texts]
     assert any("cut-off age 35 to 45" in one for one in drawn)
     small = ScoreCard.from_ensemble(replace(LIST, weights=np.array([-0.7, 1e-3, 1.5, 1e-3])))
-    assert small.footnotes[1:] == ("none of 90",)
+    assert small.footnotes[1:-1] == ("none of 90",)
+    wide = ScoreCard.from_ensemble(replace(LIST, error=np.eye(4)))
+    assert wide.footnotes[1:-1] == (
+        "age >= 40: cut-off age 35 to 45; or no effect",
+        "GCS <= 6: or no effect",
+        "linear: age: or age >= 50; or no effect",
+    )
     assert ScoreCard.from_ensemble(replace(LIST, error=None)).footnotes == ()
 
 

@@ -11,6 +11,7 @@ import pytest
 from privfed.errors import InputError
 from privfed.learners import RuleFitClassifier, RuleFitRegressor
 from privfed.learners.rulefit.cutoffs import Cutoffs
+from privfed.learners.rulefit.description import PRIVACY
 from privfed.learners.rulefit.model import LINKS, ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.rules import Terms
 from privfed.tables.schema import Column, Schema
@@ -71,6 +72,8 @@ def test_a_description_says_of_which_class_its_numbers_are_and_where_they_begin(
         'Coefficients add to the log-odds of died = " ", which are -0.7 where no rule holds'
     )
     assert "linear terms are midway" in text and "90 % interval for the coefficient" in text
+    assert "if it includes 0, the term may have no effect" in text
+    assert "below a counts as a, above b as b" in text and text.endswith(PRIVACY)
     assert "shows all" not in text
     bare = learned(
         replace(
@@ -88,7 +91,7 @@ def test_a_description_says_of_which_class_its_numbers_are_and_where_they_begin(
 def test_a_cut_table_says_how_many_terms_there_are_and_how_all_are_shown() -> None:
     """Text and picture."""
     own = learned(MODEL)
-    assert own.describe(2).splitlines()[-1] == "2 of 3 terms; describe(3) shows all."
+    assert own.describe(2).splitlines()[-2] == "2 of 3 terms; describe(3) shows all."
     assert own.describe(3).count("\n") == own.describe(2).count("\n")
     long = replace(
         MODEL,
@@ -117,6 +120,37 @@ def test_large_coefficients_are_written_without_powers_of_ten() -> None:
     own = learned(replace(MODEL, schema=NUMBER), RuleFitRegressor, (0.0, 500_000.0))
     text = own.describe()
     assert "e+" not in text and " 275000 " in text and " 375000 " in text
+
+
+def test_numbers_of_a_column_have_the_same_decimals() -> None:
+    """Three digits of the largest coefficient, at least two decimals below 100; nothing has a sign of nothing."""
+    small = replace(MODEL, weights=np.array([-0.7, 12.3456, -0.001, 0.0, 1.1]))
+    rows = [line.split() for line in learned(small).describe().splitlines()[5:8]]
+    assert [row[-8:-2] for row in rows] == [
+        ["12.35", "12.18", "12.51", "230000", "100", "0.50"],
+        ["1.10", "0.94", "1.26", "3", "9", "1.00"],
+        ["0.00", "-0.17", "0.16", "0.999", "0", "0.20"],
+    ]
+
+
+def test_a_line_on_integers_has_those_between_its_limits_and_what_others_count_as() -> None:
+    """As the model has it for each of them."""
+    features = (Column("visits", "integer", 0, 30), *FEATURES[1:])
+    for lower, upper, text in (
+        (
+            0.2,
+            8.5,
+            "linear: visits per 40, from 1 to 8 (less counts as 0.2, more counts as 8.5; midway is 4.35)",
+        ),
+        (0.0, 8.5, "linear: visits per 40, from 0 to 8 (more counts as 8.5; midway is 4.25)"),
+        (2.0, 9.0, "linear: visits per 40, from 2 to 9"),
+        (0.2, 0.7, "linear: visits per 40, from 0.2 to 0.7"),
+    ):
+        ends = np.array([[lower, 10, 10], [upper, 90, 90]])
+        cutoffs = replace(CUTOFFS, lower=ends[0], upper=ends[1])
+        model = replace(MODEL, schema=Schema(features, TWO.target))
+        model = replace(model, terms=Terms(cutoffs, BOXES, (0,)))
+        assert text in model.table()["term"].tolist()
 
 
 def test_plain_data_have_every_interval_that_the_text_has() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pytest import approx
-from scipy.special import logit
+from scipy.special import expit, logit
 from scipy.stats import norm
 
 from privfed.errors import InputError, SchemaError
@@ -48,37 +51,80 @@ CARD = ScoreCard.from_ensemble(MODEL)
 X = np.column_stack([np.linspace(0, 100, 101), np.tile([5.0, 20.0], 51)[:101], np.arange(101) % 2])
 
 
-def by_hand(text: str, record: np.ndarray) -> tuple[int, dict[int, float]]:
-    """The points of the lines that hold, and the printed risks by total."""
+def fits(text: str, value: float | str, others: list[str]) -> bool:
+    """Whether a line of one column holds; ``others`` are the block's other lines."""
+    if isinstance(value, str):
+        named = [name for line in others for name in line.split(", ")]
+        return value not in named if text == "any other" else value in text.split(", ")
+    low, to, high = text.partition(" to ")
+    if not to:
+        number = float(re.findall(r"-?[\d.]+", text)[0]) if text != "any" else 0.0
+        words = text.strip("-.0123456789 ")
+        return {
+            "any": True,
+            "": value == number,
+            "or less": value <= number,
+            "below": value < number,
+            "or more": value >= number,
+            "above": value > number,
+        }[words]
+    begin, end = float(low.removeprefix("above ")), float(high.removeprefix("below "))
+    above = value > begin if low.startswith("above") else value >= begin
+    return above and (value < end if high.startswith("below") else value <= end)
+
+
+SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq}
+
+
+def holds(text: str, record: dict[str, Any]) -> bool:
+    """Whether a rule on several columns holds."""
+    held = []
+    for part in text.split(" and "):
+        listed = re.fullmatch(r"(\S+) (?:= |(not )?in \{)([^}]*)\}?", part)
+        if listed and isinstance(record[listed[1]], str):
+            held.append((record[listed[1]] in listed[3].split(", ")) != bool(listed[2]))
+            continue
+        words = part.split()
+        numbers = [float(record.get(word, word)) for word in words[::2]]
+        signs = [SIGNS[word] for word in words[1::2]]
+        held += [sign(*pair) for sign, pair in zip(signs, pairwise(numbers), strict=True)]
+    return all(held)
+
+
+def by_hand(text: str, record: dict[str, Any]) -> tuple[int, dict[int, float]]:
+    """The points of a record's lines, one of each column, and the printed risks by total."""
     card, risks = text.split("Risk of died = 1 by total")
-    named = dict(zip(("age", "rate_%"), record[:2].tolist(), strict=True))
-    named_sex, total = ("female", "male")[int(record[2])], 0
-    for points, condition in re.findall(r"^ *([+-]\d+)  if (.*)$", card, re.MULTILINE):
-        held = []
-        for part in condition.split(" and "):
-            words = part.split()
-            if words[0] == "sex":
-                held.append(words[2] == named_sex)
-            elif len(words) == 5:
-                held.append(float(words[0]) <= named[words[2]] < float(words[4]))
-            elif words[1] == "<":
-                held.append(named[words[0]] < float(words[2]))
-            else:
-                held.append(named[words[0]] >= float(words[2]))
-        total += int(points) * all(held)
+    total, blocks = 0, re.split(r"^(?! *[+-]?\d+  if )(.+)$", card, flags=re.MULTILINE)[1:]
+    for heading, body in zip(blocks[::2], blocks[1::2], strict=True):
+        lines = re.findall(r"^ *([+-]?\d+)  if (.*)$", body, re.MULTILINE)
+        if heading.startswith(("rules", "Add")):
+            total += sum(int(points) for points, line in lines if holds(line, record))
+            continue
+        value = record[heading.split(" (")[0]]
+        texts = [line for _, line in lines]
+        (own,) = [int(p) for p, line in lines if fits(line, value, [t for t in texts if t != line])]
+        total += own
     printed = re.findall(r"^ *([+-]?\d+)  ([\d.]+) %(?: \(.*\))?$", risks, re.MULTILINE)
     return total, {int(t): float(r) / 100 for t, r in printed}
+
+
+def as_read(encoded: np.ndarray, schema: Schema = SCHEMA) -> dict[str, Any]:
+    """A record as a reader sees it, with the names of its categories."""
+    return {
+        column.name: column.categories[int(value)] if column.categories else float(value)
+        for column, value in zip(schema.features, encoded, strict=True)
+    }
 
 
 def test_a_prediction_is_added_up_from_the_printed_text_alone() -> None:
     """Totals to the point, risks to the printed digit."""
     totals = CARD.totals(X)
     for record, total in zip(X, totals, strict=True):
-        added, risks = by_hand(str(CARD), record)
+        added, risks = by_hand(str(CARD), as_read(record))
         assert added == total
         if added in risks:
             assert risks[added] == pytest.approx(float(CARD.risk(np.array(added))), abs=6e-4)
-    assert set(totals.tolist()) & set(by_hand(str(CARD), X[0])[1])
+    assert set(totals.tolist()) & set(by_hand(str(CARD), as_read(X[0]))[1])
 
 
 def test_a_table_s_rows_have_the_totals_of_their_records() -> None:
@@ -95,7 +141,8 @@ def test_log_odds_are_the_model_s_up_to_rounding() -> None:
     told = CARD.intercept + CARD.totals(X) / CARD.factor
     band = 0.5 * 2 * WEIGHTS[4] / 5 * 1.2
     assert np.abs(told - MODEL.scores(X)).max() <= 4 * 0.5 / CARD.factor + band + 1e-9
-    assert np.abs(CARD.points).max() == 10
+    largest = max(map(abs, scorecard._in_bands(MODEL)[1]))
+    assert CARD.factor * largest == pytest.approx(10)
 
 
 def known() -> RuleEnsemble:
@@ -129,6 +176,9 @@ def test_a_card_is_held_to_the_models_own_scores() -> None:
         np.mean(told - scores) == pytest.approx(0, abs=1e-9) and abs(np.mean(alone - scores)) > 1e-3
     )
     assert np.std(told - scores) <= np.std(alone - scores)
+    wanted = 100 * np.abs(expit(told) - expit(scores)).mean()
+    assert f"differ by {wanted:.1f} percentage points on average" in str(card)
+    assert "before rounding to points, may differ" in str(CARD)
 
 
 def test_intervals_are_printed_beside_the_risks() -> None:
@@ -140,32 +190,120 @@ def test_intervals_are_printed_beside_the_risks() -> None:
     first = f"{risk:.1f} % ({low:.1f} to {high:.1f} %)"
     assert first in str(card) and first in card.to_html()
     assert first.replace(" %", "\\,\\%") in card.to_latex()
-    assert "90 % intervals in brackets" in str(card) and "bracket" not in str(CARD)
-    assert by_hand(str(card), X[0])[0] == card.totals(X[:1])[0]
+    assert "in brackets 90 % intervals" in str(card) and "bracket" not in str(CARD)
+    assert by_hand(str(card), as_read(X[0]))[0] == card.totals(X[:1])[0]
     with pytest.raises(InputError, match="max_terms = 20"):
         CARD.risk_intervals(np.array([0]))
 
 
-def test_bands_of_whole_numbers_begin_at_whole_numbers() -> None:
-    """Nobody has half a year."""
+def test_ranges_of_whole_numbers_are_of_whole_numbers() -> None:
+    """Nobody has half a year: each range says its first and last year."""
     columns = (Column("age", "integer", 0, 100), *SCHEMA.columns[1:])
     card = ScoreCard.from_ensemble(
         RuleEnsemble(Schema(columns[:-1], columns[-1]), MODEL.terms, WEIGHTS, NOTHING, np.ones(4))
     )
-    ends = [c.lower for rule in card.rules for c in rule.conditions if c.feature == "age"]
-    assert len(ends) >= 4 and all(end is None or end.is_integer() for end in ends)
+    ends = [end for rule in card.rules for c in rule.conditions for end in (c.lower, c.upper)]
+    assert all(end is None or end.is_integer() for end in ends if end != 12.5)
+    table = card.table()
+    texts = table["if"][table["column"] == "age"].tolist()
+    assert texts[0] == "24 or less" and texts[1] == "25 to 39" and texts[-1] == "75 or more"
 
 
-def test_neighbouring_bands_of_as_many_points_are_one() -> None:
-    """A flat line has few lines on the card, and every total is what it was."""
+def test_a_column_has_disjoint_ranges_with_unlike_neighbours() -> None:
+    """A flat line has few lines on the card, a step across it one more range, and every total is what it was."""
     flat = replace(MODEL, weights=WEIGHTS * [1, 1, 1, 1, 0.2])
     card = ScoreCard.from_ensemble(flat)
-    bands = [rule for rule in card.rules if rule.features == ("age",)][1:]  # after the rule
-    points = [int(own) for own, rule in zip(card.points, card.rules, strict=True) if rule in bands]
-    assert 1 < len(bands) < 4 and all(a != b for a, b in pairwise(points))
+    parts = scorecard._parts(SCHEMA.features[0], card.rules, card.points)
+    assert all(a.upper == b.lower and one != two for (a, one), (b, two) in pairwise(parts))
+    assert parts[0][0].lower is parts[-1][0].upper is None and 3 < len(parts) < 7
     told = card.intercept + card.totals(X) / card.factor
     band = 0.5 * 2 * flat.weights[4] / 5 * 1.2
     assert np.abs(told - flat.scores(X)).max() <= 4 * 0.5 / card.factor + band + 1e-9
+
+
+WIDE = Schema(
+    (
+        Column("visits", "integer", 0, 9, fill=2),
+        Column("flag", "integer", 0, 1),
+        Column("dose", "number", -2, 2, description="mg"),
+        Column("ward", categories=tuple("abcdefgh")),
+    ),
+    Column("died", "integer", 0, 1),
+)
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> tuple[list[Rule], list[int]]:
+    """Rules on one or two columns, and their points."""
+    rules = []
+    for names in draw(
+        st.lists(
+            st.sets(st.sampled_from(WIDE.names), min_size=1, max_size=2), min_size=1, max_size=9
+        )
+    ):
+        ends = {}
+        for name in names:
+            column = WIDE.column(name)
+            step = 0.25 if column.kind == "number" else 0.5 if column.kind == "integer" else 1.0
+            low, high = column.bounds
+            cuts = np.arange(low + step, high + step / 2, step).tolist()
+            pair = sorted(draw(st.tuples(st.sampled_from(cuts), st.sampled_from(cuts))))
+            kind = draw(st.sampled_from(["below", "above", "between"]))
+            lower = None if kind == "below" else pair[0]
+            upper = None if kind == "above" or pair[0] == pair[1] else pair[1]
+            ends[name] = Condition(name, lower, pair[1] if kind == "below" else upper)
+        rules.append(Rule.of(*ends.values()))
+    return rules, draw(st.lists(st.integers(-9, 9), min_size=len(rules), max_size=len(rules)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(terms())
+def test_disjoint_ranges_have_the_total_of_the_terms_for_every_record(
+    given_terms: tuple[list[Rule], list[int]],
+) -> None:
+    """Integers, flags, numbers and categories; added by hand from the printed text alone."""
+    given_rules, given_points = given_terms
+    rules, points = scorecard._disjoint(given_rules, given_points, WIDE)
+    card = replace(CARD, schema=WIDE, rules=tuple(rules), points=points)
+    grid = (
+        np.array(np.meshgrid(range(10), (0, 1), (-2, -0.25, 0, 0.1, 2), range(8))).reshape(4, -1).T
+    )
+    holding = np.array([rule.holds(grid, WIDE.names) for rule in given_rules])
+    wanted = np.array(given_points) @ holding
+    found = points @ np.array([rule.holds(grid, WIDE.names) for rule in rules]) if rules else 0
+    assert np.array_equal(found * np.ones(len(grid)), wanted)
+    alone = [rule.conditions[0] for rule in rules if len(rule.conditions) == 1]
+    for name in WIDE.names:
+        held = [c.holds(grid[:, WIDE.names.index(name)]) for c in alone if c.feature == name]
+        assert not held or np.sum(held, axis=0).max() <= 1
+    if rules:
+        for record, total in list(zip(grid, wanted, strict=True))[::97]:
+            assert by_hand(str(card), as_read(record, WIDE))[0] == total
+
+
+def test_a_column_s_heading_has_its_unit_and_what_a_missing_value_counts_as() -> None:
+    """And the largest of many groups of categories is any other, unless it is the only one."""
+    rule = Rule.of(Condition("visits", 3.0)), Rule.of(Condition("dose", None, 0.5))
+    icu = Rule.of(Condition("ward", 2.0, 3.0))
+    text = str(replace(CARD, schema=WIDE, rules=(*rule, icu), points=np.array([1, 2, 3])))
+    assert "visits (a missing value counts as 2)\n   0  if 2 or less\n  +1  if 3 or more\n" in text
+    assert "dose (mg)\n  +2  if below 0.5\n   0  if 0.5 or more\n" in text
+    assert "ward\n  +3  if c\n   0  if any other\nRisk" in text
+    always = Rule.of(Condition("ward", 0.0))
+    text = str(replace(CARD, schema=WIDE, rules=(always,), points=np.array([1])))
+    assert "ward\n  +1  if a, b, c, d, e, f, g, h\n" in text
+
+
+def test_a_rule_on_many_categories_lists_them_all() -> None:
+    """A reader of the card does not know which are between two."""
+    many = Column("ward", categories=tuple(f"w{k:02}" for k in range(40)))
+    rule = Rule.of(Condition("ward", 2.0, 20.0), Condition("age", 40.0))
+    card = replace(CARD, schema=Schema((many, SCHEMA.features[0]), SCHEMA.target), rules=(rule,))
+    text = str(replace(card, points=np.array([1])))
+    assert "..." in rule.text(card.schema) and "..." not in text
+    for code in (0, 2, 19, 20):
+        record = {"age": 50.0, "ward": f"w{code:02}"}
+        assert by_hand(text, record)[0] == (2 <= code < 20)
 
 
 def test_a_printed_card_is_whole() -> None:
@@ -180,8 +318,11 @@ def test_a_printed_card_is_whole() -> None:
     assert max(page.count("\\\\") for page in pages) <= PAGE + 1
     assert sum(page.count("$-1$ &") for page in pages) >= 95
     named = Column("a long name " * 10, "number", 0, 100)
-    wide = replace(CARD, schema=Schema((named,), SCHEMA.target), points=np.full(50, -1))
-    rules = tuple(Rule.of(Condition(named.name, float(k), k + 0.5)) for k in range(50))
+    pair = Schema((named, SCHEMA.features[0]), SCHEMA.target)
+    wide = replace(CARD, schema=pair, points=np.full(50, -1))
+    rules = tuple(
+        Rule.of(Condition(named.name, float(k), k + 0.5), Condition("age", 3.0)) for k in range(50)
+    )
     pages = replace(wide, rules=rules).to_latex().split("\\nopagebreak")[1].split("\\end")
     assert max(page.count("\\\\") for page in pages) <= PAGE // 2 + 1  # a condition has two lines
     axes = CARD.plot()
@@ -210,10 +351,11 @@ def test_risks_rise_with_the_total() -> None:
 def test_html_and_latex_have_every_line_and_no_raw_mark() -> None:
     """Comparisons are escaped, percent signs and underscores of a column's name too."""
     html, latex = CARD.to_html(), CARD.to_latex()
-    assert html.count("<tr") == len(CARD.rules) + len(CARD.risks()) + 2
-    assert "age &lt; 65" in html or "&lt;= age &lt; 65" in html
+    lines = len(CARD.table()) + 3  # three headings
+    assert html.count("<tr") == lines + len(CARD.risks()) + 2
+    assert "age &gt;= 65" in html and "<td>58 to below 65</td>" in html
     assert "rate\\_\\%" in latex
-    assert latex.count("\\\\") == len(CARD.rules) + len(CARD.risks()) + 2
+    assert latex.count("\\\\") == lines + len(CARD.risks()) + 2
 
 
 def test_every_form_says_what_is_added_up_and_of_which_class_the_risk_is() -> None:
@@ -221,13 +363,14 @@ def test_every_form_says_what_is_added_up_and_of_which_class_the_risk_is() -> No
     card = ScoreCard.from_ensemble(known())
     title, html, latex = card.plot().get_title(loc="left"), card.to_html(), card.to_latex()
     for sentence in (
-        "Add the points of every line",
-        "Risk of died = 1 by total (the sum of points",
+        "Add the points of one line for each column and of every rule that holds:",
+        "Risk of died = 1 by total (",
     ):
         assert all(sentence in form for form in (str(card), html, latex, " ".join(title.split())))
     assert (
         "<td>+10</td>" in html
         and "text-align: right" not in html
+        and '<th colspan="2">age</th>' in html
         and "risk of died = 1 (90 % interval)" in html
     )
 
@@ -277,7 +420,7 @@ def test_a_category_with_a_line_has_one_line_of_points() -> None:
     card = ScoreCard.from_ensemble(model)
     told = card.intercept + card.totals(X) / card.factor
     assert np.abs(told - model.scores(X)).max() <= 3 * 0.5 / card.factor
-    assert str(card).count("sex = male") == 1 and "{}" not in str(card)
+    assert "sex\n   0  if female\n +10  if male\n" in str(card)
     assert "linear: sex per 0.5, female 0 and male 1" in model.table()["term"].tolist()
 
 

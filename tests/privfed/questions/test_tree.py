@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
@@ -145,10 +147,10 @@ def test_what_a_tree_is() -> None:
         [0, 1, 1, 1, 2, 2],
     )
     assert tree.to_text(SCHEMA, leaf="-> {}".format).splitlines() == [
-        "age < 2",
+        "age <= 1",
         "  site in {a, c}: -> 4",
         "  site = b: -> 5",
-        "2 <= age < 50: -> 2",
+        "2 <= age <= 49: -> 2",
         "age >= 50: -> 3",
     ]
     stump = Tree(np.array([-1]), np.full((1, 2), -1), np.full((1, 1), np.inf))
@@ -161,14 +163,14 @@ def test_a_text_leaves_out_what_no_record_can_reach() -> None:
     feature, cut = np.array([0, 0, -1, -1, 0, -1, -1]), np.array([30.0, 40, 0, 0, -5, 0, 0])
     left, right = np.array([1, 2, -1, -1, 5, -1, -1]), np.array([4, 3, -1, -1, 6, -1, -1])
     tree = Tree.binary(feature, cut, left, right)
-    assert tree.to_text(SCHEMA).splitlines() == ["age < 30: leaf 2", "age >= 30: leaf 6"]
+    assert tree.to_text(SCHEMA).splitlines() == ["age <= 29: leaf 2", "age >= 30: leaf 6"]
     assert tree.reach(np.array([[0.0, 0, 0], [35, 0, 0]])).tolist() == [2, 6]
     alone = Tree.binary(feature[1:4], cut[1:4] + 500, np.array([1, -1, -1]), np.array([2, -1, -1]))
     assert alone.to_text(SCHEMA) == "leaf 1"
 
 
 def test_thresholds_are_as_exact_as_their_column() -> None:
-    """Four digits of its width where eight are not exact, however far from zero it lies; an integer's are whole, as 2012 meets year < 2012.5."""
+    """Three digits of its width where eight are not exact, however far from zero it lies; an integer's are whole, as 2012 meets year < 2012.5."""
     pay, year = (
         Column("pay", lower=1_000_000, upper=1_000_100),
         Column("year", "integer", 1990, 2030),
@@ -176,9 +178,9 @@ def test_thresholds_are_as_exact_as_their_column() -> None:
     assert trees.Span(0, 1_000_055.123, 1_000_062.5).text(pay) == "1000055.1 <= pay < 1000062.5"
     assert [trees.Span(0, 2012.5).text(year), trees.Span(0, upper=2011.5).text(year)] == [
         "year >= 2013",
-        "year < 2012",
+        "year <= 2011",
     ]
-    assert trees.Span(0, 41.2345678912).text(Column("age", lower=0, upper=100)) == "age >= 41.23"
+    assert trees.Span(0, 41.2345678912).text(Column("age", lower=0, upper=100)) == "age >= 41.2"
     assert trees.number_text(-1e9 + 0.25, 2.0) == "-999999999.75"
     assert [trees.number_text(own) for own in (12345.678, 1234.5678, 0.0)] == [
         "12345.7",
@@ -200,14 +202,14 @@ def test_large_numbers_and_zero_are_written_as_people_do() -> None:
         "-120",
         "0",
     ]
-    assert trees.Span(0, upper=-0.5).text(Column("days", "integer", -1, 99)) == "days < 0"
+    assert trees.Span(0, upper=-0.5).text(Column("days", "integer", -1, 99)) == "days <= -1"
 
 
 def test_a_whole_number_alone_is_told_as_one() -> None:
     """And not as what lies from it to the next; of numbers with fractions both ends stand."""
     whole, number = Column("score", "integer", 3, 15), Column("age", lower=0, upper=100)
     assert trees.Span(0, 13.5, 14.5).text(whole) == "score = 14"
-    assert trees.Span(0, 14, 16).text(whole) == "14 <= score < 16"
+    assert trees.Span(0, 14, 16).text(whole) == "14 <= score <= 15"
     assert trees.Span(0, 14, 15).text(number) == "14 <= age < 15"
 
 
@@ -518,7 +520,59 @@ def test_a_printed_threshold_decides_as_the_model_does(
     value = (digits + middle / 2) / 10**decimals
     text = trees.interval_text("x", -np.inf, value, Column("x", "number", -1e5, 1e5))
     assert float(text.removeprefix("x < ")) == value
-    assert trees.interval_text("x", 2 / 3, np.inf) == "x >= 0.6667"
+    assert trees.interval_text("x", 2 / 3, np.inf) == "x >= 0.667"
+
+
+ENDS = st.sampled_from([-np.inf, *np.arange(-3, 6, 0.25).tolist(), np.inf])
+
+
+@given(st.integers(-2, 2), st.integers(1, 5), ENDS, ENDS)
+def test_a_printed_condition_on_integers_holds_for_those_that_the_model_means(
+    low: int, width: int, lower: float, upper: float
+) -> None:
+    """All integers of the column, in signs and in words; none has a fraction."""
+    column = Column("n", "integer", low, low + width)
+    lower, upper = min(lower, upper), max(lower, upper)
+    values = np.arange(low, low + width + 1)
+    held = (values >= lower) & (values < upper)
+    assume(held.any())
+    text = trees.interval_text("n", lower, upper, column)
+    code = re.sub("(?<![<>])=", "==", text.removeprefix("any n")) or "True"
+    assert [bool(eval(code, {"n": n})) for n in values.tolist()] == held.tolist()
+    words = trees.range_text(lower, upper, column)
+    assert "." not in text + words and "-0" not in text + words
+    numbers = [int(number) for number in re.findall(r"-?\d+", words)]
+    first = -np.inf if "less" in words or words == "any" else numbers[0]
+    last = np.inf if "more" in words or words == "any" else numbers[-1]
+    assert ((values >= first) & (values <= last)).tolist() == held.tolist()
+
+
+@given(
+    st.lists(st.integers(-99, 99), min_size=1, max_size=4, unique=True), st.sampled_from([1, 10])
+)
+def test_ranges_in_words_have_every_number_once(cuts: list[int], unit: int) -> None:
+    """Consecutive ones, at their ends and between."""
+    ends = [-np.inf, *(cut / unit for cut in sorted(cuts)), np.inf]
+    texts = [trees.range_text(*pair, Column("x", "number", -100, 100)) for pair in pairwise(ends)]
+    for value in {*ends[1:-1], *(cut / unit - 0.01 for cut in cuts), -100.0, 100.0}:
+        met = []
+        for text in texts:
+            words = ("-inf" + f" {text}").replace("-inf below", "-inf to below").split()
+            begin, end = (words[1], "inf") if "more" in words else (words[-4], words[-1])
+            met.append(float(begin) <= value < float(end))
+        assert sum(met) == 1
+
+
+def test_ranges_of_rounding_errors_say_on_which_side_the_decimal_lies() -> None:
+    """As conditions in signs do; and neighbours that four digits do not tell apart have more."""
+    column, above = Column("x", "number", 0, 1), np.nextafter(0.56, 1)
+    assert trees.range_text(-np.inf, above, column) == "0.56 or less"
+    assert trees.range_text(above, 0.7, column) == "above 0.56 to below 0.7"
+    assert trees.range_text(above, np.inf, column) == "above 0.56"
+    assert trees.range_text(0.3, above, column) == "0.3 to 0.56"
+    assert trees.range_text(-np.inf, np.inf, column) == "any"
+    ends = 1 / 3, 1 / 3 + 1e-5
+    assert trees.interval_text("x", *ends, column) == "0.33333333 <= x < 0.33334333"
 
 
 def test_an_end_just_above_a_decimal_has_the_decimal_below() -> None:
@@ -537,7 +591,12 @@ def test_many_categories_are_named_by_the_ends_of_their_runs() -> None:
     """Up to ten one by one; single ones and short runs in full; in the schema's order."""
     column = Column("ward", categories=tuple(f"w{k:02}" for k in range(40)))
     codes = np.arange(40)
-    assert trees.categories_text(column, codes < 30) == "ward in {w00, ..., w29}"
+    assert trees.categories_text(column, codes < 20) == "ward in {w00, ..., w19}"
+    assert trees.categories_text(column, codes < 26) == "ward in {w00, ..., w25}"
+    assert trees.categories_text(column, codes < 27) == "ward not in {w27, ..., w39}"
+    assert trees.categories_text(column, codes < 37) == "ward not in {w37, w38, w39}"
+    assert trees.categories_text(column, codes < 40) == "ward in {w00, ..., w39}"
+    assert trees.categories_text(column, codes < 20, most=20).count("w") == 21
     assert trees.categories_text(column, codes == 4) == "ward = w04"
     assert trees.categories_text(column, codes < 10).count("w") == 11
     some = np.isin(codes, [0, 2, 3, *range(10, 21), 39])
