@@ -65,7 +65,10 @@ class Alternatives:
         return bool(self.cutoffs) or self.best is not None
 
     def text(self, schema: Schema) -> str:
-        """Format them: ``cut-off GCS 6 to 8; or sodium < 130 (and 3 more)``, or ``none of 700``."""
+        """Format them: ``cut-off GCS 6 to 8; or sodium < 130 (and 3 more)``, or ``none of 700``.
+
+        If they are most of the candidates, none is named.
+        """
         if not self:
             return f"{NONE} {self.compared}"
         parts = []
@@ -75,7 +78,9 @@ class Alternatives:
                 for name, low, high in self.cutoffs
             )
             parts.append(f"cut-off{'s' * (len(self.cutoffs) > 1)} {ends}")
-        if self.best is not None:
+        if 0 < self.compared < 2 * self.others:
+            parts.append(f"or most other candidates ({self.others} of {self.compared})")
+        elif self.best is not None:
             best = (
                 self.best.text(schema)
                 if isinstance(self.best, Rule)

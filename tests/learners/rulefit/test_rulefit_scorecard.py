@@ -281,6 +281,16 @@ def test_disjoint_ranges_have_the_total_of_the_terms_for_every_record(
             assert by_hand(str(card), as_read(record, WIDE))[0] == total
 
 
+def test_a_column_with_the_same_points_everywhere_keeps_them() -> None:
+    """Both sides of a threshold; and nothing is left of points that cancel each other."""
+    sides = [Rule.of(Condition("dose", None, 0.5)), Rule.of(Condition("dose", 0.5))]
+    rules, points = scorecard._disjoint(sides, [2, 2], WIDE)
+    card = replace(CARD, schema=WIDE, rules=tuple(rules), points=points)
+    doses = np.array([[0, 0, dose, 0] for dose in (-2.0, 0.0, 0.5, 2.0)])
+    assert card.totals(doses).tolist() == [2] * 4 and "dose (mg)\n  +2  if any\n" in str(card)
+    assert scorecard._disjoint(sides[:1] * 2, [2, -2], WIDE)[0] == []
+
+
 def test_a_column_s_heading_has_its_unit_and_what_a_missing_value_counts_as() -> None:
     """And the largest of many groups of categories is any other, unless it is the only one."""
     rule = Rule.of(Condition("visits", 3.0)), Rule.of(Condition("dose", None, 0.5))

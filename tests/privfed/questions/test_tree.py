@@ -211,6 +211,10 @@ def test_a_whole_number_alone_is_told_as_one() -> None:
     assert trees.Span(0, 13.5, 14.5).text(whole) == "score = 14"
     assert trees.Span(0, 14, 16).text(whole) == "14 <= score <= 15"
     assert trees.Span(0, 14, 15).text(number) == "14 <= age < 15"
+    texts = [(3, 3, 5, "score <= 3"), (3, 3, 4, "score = 3"), (0, 0, 9, "score = 0")]
+    for end, low, high, text in texts:
+        column = Column("score", "integer", low, high)
+        assert trees.Span(0, upper=end + 0.5).text(column) == text
 
 
 def test_names_that_read_as_more_than_a_name_are_in_quotes() -> None:
