@@ -82,12 +82,14 @@ def of_classes(
 ) -> str:
     """Describe coefficients of classes' log-odds; ``link`` is that of several classes (:data:`.LINKS`)."""
     intercepts = ", ".join(
-        f"{name} {model.weights[0]:.3g}" for name, model in zip(names, models, strict=True)
+        f"{name} {digits_text(model.weights[0], 3)}"
+        for name, model in zip(names, models, strict=True)
     )
     where = _begin(models)
     if link is None:
+        intercept = digits_text(models[0].weights[0], 3)
         return (
-            f"Coefficients add to the log-odds of {target} = {names[0]}, which are {models[0].weights[0]:.3g}{where}; "
+            f"Coefficients add to the log-odds of {target} = {names[0]}, which are {intercept}{where}; "
             "exp_coefficient: the factor of the odds."
         )
     meaning = {

@@ -377,12 +377,11 @@ def _footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
     compared = max((own.compared for own in known or ()), default=0)
     none = [] if notes or known is None else [f"{NONE} {compared}"]
     explained = UNKNOWN if known is None else EXPLAINED
-    return (
-        f"Alternatives to the terms that these points add up: {explained}; or no effect, if the 90 % interval of a coefficient includes 0.",
-        *notes,
-        *none,
-        PRIVACY,
+    heading = (
+        f"Alternatives to the terms that these points add up: {explained}; or no effect, if the 90 % interval of a "
+        "coefficient includes 0."
     )
+    return (heading, *notes, *none, PRIVACY)
 
 
 def _signed(points: int) -> str:
