@@ -38,6 +38,8 @@ def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> 
     if table["term"].str.startswith("linear: ").any():
         lines.append(
             "linear: x per u, from a to b: the coefficient is for u more of x; below a counts as a, above b as b."
+            + " (less: c): an integer below a counts as c, the limit; (more: d) likewise."
+            * bool(table["term"].str.contains(r"\((?:less|more): ").any())
         )
     table, notes = _noted(table, top)
     lines.append(table.head(top).to_string(index=False, formatters=_formats(table)))

@@ -230,8 +230,8 @@ class RuleEnsemble:
     def _line_text(self, feature: int) -> str:
         """Format a linear term with unit and limits: ``linear: age per 35, from 20 to 90``.
 
-        For an integer with those between its limits, for a category with its codes: ``linear: sex per 1.25, female 0
-        and male 1``.
+        For an integer with those between its limits, for a category with its codes: ``linear: visits per 4, from 1 (less:
+        0.5) to 8 (more: 8.5)``, ``linear: sex per 1.25, female 0 and male 1``.
         """
         column, cutoffs = self.schema.features[feature], self.terms.cutoffs
         lower, upper = float(cutoffs.lower[feature]), float(cutoffs.upper[feature])
@@ -246,10 +246,8 @@ class RuleEnsemble:
         first, last = math.ceil(lower), math.floor(upper)
         if column.kind == "number" or first > last or (first, last) == (lower, upper):
             return f"{text}, from {low} to {high}"
-        notes = [f"less counts as {low}"] * (first > lower)
-        notes += [f"more counts as {high}"] * (last < upper)
-        middle = number_text((lower + upper) / 2, upper - lower)
-        return f"{text}, from {first} to {last} ({', '.join(notes)}; midway is {middle})"
+        below, above = f" (less: {low})" * (first > lower), f" (more: {high})" * (last < upper)
+        return f"{text}, from {first}{below} to {last}{above}"
 
     def _alike(self, term: int) -> str:
         own = self.alternatives

@@ -140,9 +140,9 @@ def test_a_line_on_integers_has_those_between_its_limits_and_what_others_count_a
         (
             0.2,
             8.5,
-            "linear: visits per 40, from 1 to 8 (less counts as 0.2, more counts as 8.5; midway is 4.35)",
+            "linear: visits per 40, from 1 (less: 0.2) to 8 (more: 8.5)",
         ),
-        (0.0, 8.5, "linear: visits per 40, from 0 to 8 (more counts as 8.5; midway is 4.25)"),
+        (0.0, 8.5, "linear: visits per 40, from 0 to 8 (more: 8.5)"),
         (2.0, 9.0, "linear: visits per 40, from 2 to 9"),
         (0.2, 0.7, "linear: visits per 40, from 0.2 to 0.7"),
     ):
@@ -151,6 +151,7 @@ def test_a_line_on_integers_has_those_between_its_limits_and_what_others_count_a
         model = replace(MODEL, schema=Schema(features, TWO.target))
         model = replace(model, terms=Terms(cutoffs, BOXES, (0,)))
         assert text in model.table()["term"].tolist()
+        assert ("counts as c" in learned(model).describe()) == ("(more: " in text)
 
 
 def test_plain_data_have_every_interval_that_the_text_has() -> None:
