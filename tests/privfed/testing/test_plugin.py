@@ -152,6 +152,26 @@ def test_accepted_findings_are_counted_as_findings_are() -> None:
     assert session.summary()[0].endswith("4 findings, 4 of them accepted by the baseline")
 
 
+def test_a_session_knows_all_that_its_workers_know() -> None:
+    """Results of two workers as one: what a summary and a baseline are made of, nothing lost on the way."""
+    known = [
+        Suite(
+            seen=[Looked(k, (f"column {k}",), {"socket": k}, accepted=k)],
+            used={f"used {k}"},
+            ran={f"test {k}"},
+            stopped={f"stopped {k}"},
+            accepted={f"digest {k}": f"test {k}: verbatim"},
+        )
+        for k in (1, 2)
+    ]
+    session = Suite()
+    for worker in known:
+        session.merge(worker.to_dict())
+    for name in ("used", "ran", "stopped", "accepted"):
+        assert getattr(session, name) == getattr(known[0], name) | getattr(known[1], name)
+    assert session.seen == known[0].seen + known[1].seen
+
+
 LEAKY = """
 import numpy as np
 import pandas as pd
