@@ -20,7 +20,7 @@ from privfed.errors import InputError, LedgerError, PolicyError, SchemaError
 from privfed.exchange.messages import Head
 from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
-from privfed.ledger.registry import Registry
+from privfed.ledger.registry import Registry, identity_at
 from privfed.ledger.secret import read_secret, secret_beside
 from privfed.ledger.verified_file import verified
 from privfed.owner.gate import Gate
@@ -69,7 +69,7 @@ class OwnerFile:
     #: local port for ``/health`` and Prometheus's ``/metrics``, or None
     metrics: int | None = None
     log: str | None = None  #: file of the log, of limited size; None: standard error
-    #: agreed digests of ``schema`` and ``policy``, checked at the start
+    #: agreed digests of ``schema`` and ``policy``, and of the first row of ``ledger``, checked at the start
     agreed: dict[str, str] = field(default_factory=dict)
     folder: Path = Path()  #: where relative paths start
 
@@ -94,7 +94,7 @@ class OwnerFile:
         if not self.client or not self.sockets or not all(self.sockets):
             empty = f"write {_EXAMPLES['client']}, and {_EXAMPLES['sockets']}"
             raise InputError(f"{where}: empty name; {empty}")
-        check_keys(self.agreed, {"schema", "policy"}, f"{where}, [agreed]", InputError)
+        check_keys(self.agreed, {"schema", "policy", "ledger"}, f"{where}, [agreed]", InputError)
         if self.block < 1:
             raise InputError(f"{where}: block must be at least 1")
         if not 0 <= self.test < 1:
@@ -221,7 +221,9 @@ class OwnerFile:
         if not ledger.parent.is_dir():
             raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
         registry.check_place(ledger)
+        self._check_agreed_ledger(ledger)
         if not (ledger.is_file() and Ledger.begun(ledger)):
+            registry.warn_of_others({self.client: ledger})
             return
         verified(ledger, registry)
         with closing(Ledger.read(ledger)) as book:
@@ -230,6 +232,15 @@ class OwnerFile:
             book.has_in_force(policy, self.study, amend=amend)
             if policy.masked is not None and not policy.masked.least and book.head.seq > 1:
                 _check_known(ledger, registry.heads(book.identity))
+
+    def _check_agreed_ledger(self, ledger: Path) -> None:
+        """Check that a further study finds the ledger that it joined, which another place would begin anew."""
+        agreed = self.agreed.get("ledger")
+        if agreed is not None and identity_at(ledger) != agreed:
+            raise LedgerError(
+                f"ledger {ledger}: is not the one that study {self.study!r} joined, or is not there, and a new one "
+                'would begin with the whole budget; write the path of that one, ledger = "..."'
+            )
 
     @property
     def sealed(self) -> bool:

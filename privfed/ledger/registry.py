@@ -6,7 +6,8 @@ stored in the user's state folder (``XDG_STATE_HOME``, or ``~/.local/state``), a
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from privfed.errors import InputError, LedgerError
+from privfed.errors import InputError, LedgerError, Note, number_of
 from privfed.exchange.messages import Head
 from privfed.ledger.sqlite_store import SqliteStore
 
@@ -104,6 +105,26 @@ class Registry:
             raise LedgerError(
                 f"ledger {path}: {what} (head {known.head}); restore it from its newest copy; if it was deleted "
                 f"on purpose, with the record of what was spent: privfed ledger forget {path}"
+            )
+
+    def warn_of_others(self, begun: Mapping[str, Path]) -> None:
+        """Warn of data sets whose ledger is new although one of that name is known elsewhere.
+
+        Names may agree by chance, so that nothing is refused: only their owner knows whether both hold the same records.
+        """
+        others = [
+            known
+            for known in (self.known() if begun else ())
+            if known.dataset in begun and identity_at(known.path) == known.identity
+        ]
+        if others:
+            first, more = others[0], len({known.dataset for known in others}) - 1
+            warnings.warn(
+                f"ledger {begun[first.dataset]}: is new, with the whole budget, and data set {first.dataset!r} has "
+                f"another, {first.path} (head {first.head}); if it holds the same records, write its path instead"
+                + (f" ({number_of(more, 'data set')} more like it)" if more else ""),
+                Note,
+                stacklevel=2,
             )
 
     def check(self, identity: str, path: Path | None, passes: Callable[[Head], bool]) -> list[Head]:

@@ -199,17 +199,19 @@ class PersistentLedgers:
     def check_heads(self, owners: Sequence[str]) -> None:
         """Verify the owners' ledgers against the heads of earlier runs (LedgerError: one does not match)."""
         files, registry = self.files(), Registry(witness=self.witness)
-        earlier = self.earlier_heads()
+        earlier, begun = self.earlier_heads(), dict[str, Path]()
         for known in registry.under(self.folder):
             registry.check_place(known.path)
         for owner in owners:
-            registry.check_place(self.folder / f"{quote(owner, safe=' ')}.db")
+            place = self.folder / f"{quote(owner, safe=' ')}.db"
+            registry.check_place(place)
             if owner not in files:
                 if owner in earlier:
                     raise LedgerError(
                         f"{self}: that of {owner!r} is gone, though it answered before (head {earlier[owner]}); "
                         "restore it from its newest copy"
                     )
+                begun[owner] = place
                 continue
             state = verified(files[owner], registry, [earlier[owner]] if owner in earlier else [])
             if state.copy_of is not None:
@@ -227,6 +229,7 @@ class PersistentLedgers:
                     Note,
                     stacklevel=2,
                 )
+        registry.warn_of_others(begun)
 
     def _check_policy(self, study: Study, adopted: Policy) -> None:
         for owner, path in self.files().items():

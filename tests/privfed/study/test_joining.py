@@ -17,7 +17,7 @@ from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
-from privfed.errors import BudgetError, InputError, PolicyError
+from privfed.errors import BudgetError, InputError, LedgerError, Note, PolicyError
 from privfed.ledger import Ledger
 from privfed.privacy.accountant import Budget
 from privfed.study import Study
@@ -164,6 +164,35 @@ def test_a_study_that_does_not_fit_what_is_left_is_refused(owner: Path) -> None:
             owner, Deployment.of(Study.from_toml(study(owner.parent, "Open", "1", text)), owner)
         )
     assert [x.name for x in owner.iterdir()] == rows
+
+
+def test_a_joined_study_is_served_from_no_other_ledger(
+    owner: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that has moved leaves no path at which her budget would begin anew, sealed studies included."""
+    second = study(owner.parent, "Second study", "1.5")
+    assert status(["owner", "join", str(owner), str(second), "--yes"]) == FINE
+    joined = OwnerFile.from_toml(owner / "second-study" / "owner.toml")
+    new = owner.parent / "new place"
+    new.mkdir()
+    for ending in ("db", "secret"):
+        shutil.move(owner / f"ledger.{ending}", new / f"ledger.{ending}")
+    moved = replace(joined, ledger=str(new / "ledger.db"))
+    with served(moved):
+        pass
+    capsys.readouterr()
+    for path in ("../ledger.db", "../other.db"):
+        elsewhere = replace(joined, ledger=path)
+        for start in (elsewhere.checked, elsewhere.opened):
+            with pytest.raises(LedgerError, match="not the one that study 'Second study' joined"):
+                start()
+    assert not (owner / "ledger.db").exists()
+    with pytest.warns(
+        Note, match=f"has another, {new}/ledger.db"
+    ):  # not joined: a name may be chance
+        OwnerFile.from_toml(owner / "owner.toml").checked()
+    with closing(Ledger(owner / "ledger.db", "north")), pytest.raises(LedgerError, match="joined"):
+        joined.checked()
 
 
 def test_a_budget_is_never_amended_below_what_is_spent_or_reserved(owner: Path) -> None:
