@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -16,7 +17,7 @@ import tomli_w
 from privfed.engines.batches import schema_digest
 from privfed.engines.owner_side import OwnerSide, Rounds
 from privfed.engines.sockets import SocketServer
-from privfed.errors import InputError, LedgerError, PolicyError, SchemaError
+from privfed.errors import InputError, LedgerError, Note, PolicyError, SchemaError
 from privfed.exchange.messages import Head
 from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
@@ -25,6 +26,7 @@ from privfed.ledger.secret import read_secret, secret_beside
 from privfed.ledger.verified_file import verified
 from privfed.owner.gate import Gate
 from privfed.owner.masking import MaskingKey
+from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import kinds_of
 from privfed.questions import coins
@@ -206,8 +208,7 @@ class OwnerFile:
         if confirm is not None and doubts:
             confirm(doubts)
         key = None if self.signing_key is None else read_key(self._path(self.signing_key))
-        self._check_ledger(policy, key, amend)
-        return policy, table, records, key
+        return self._check_ledger(policy, key, amend), table, records, key
 
     def check_masks(self, policy: Policy) -> None:
         """Check that a policy with masked sums has all owners' keys, including this one's (else PolicyError)."""
@@ -215,8 +216,12 @@ class OwnerFile:
             masking_key = MaskingKey(read_secret(self._path(self.ledger)))
             masking_key.check(policy.masked.keys, self.client)
 
-    def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> None:
-        """Check the ledger, if it was begun: its rows, known heads, owner, secret, key and policy."""
+    def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> Policy:
+        """Check the ledger, if it was begun: its rows, known heads, owner, secret, key and policy.
+
+        Returns:
+            the policy, under the ledger's budget if the owner agreed on it and then changed the budget there.
+        """
         ledger, registry = self._path(self.ledger), self.registry
         if not ledger.parent.is_dir():
             raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
@@ -224,14 +229,30 @@ class OwnerFile:
         self._check_agreed_ledger(ledger)
         if not (ledger.is_file() and Ledger.begun(ledger)):
             registry.warn_of_others({self.client: ledger})
-            return
+            return policy
         verified(ledger, registry)
         with closing(Ledger.read(ledger)) as book:
             book.check_owner(self.client, key)
             book.check_secret()
+            if "policy" in self.agreed and not amend:
+                policy = self._under_budget(policy, (book.terms or {}).get("budget"))
             book.has_in_force(policy, self.study, amend=amend)
             if policy.masked is not None and not policy.masked.least and book.head.seq > 1:
                 _check_known(ledger, registry.heads(book.identity))
+        return policy
+
+    def _under_budget(self, policy: Policy, in_force: Mapping[str, str] | None) -> Policy:
+        """Return the agreed policy under the budget in force, which ``privfed ledger set-budget`` may have changed."""
+        if policy.budget is None or in_force is None or in_force == policy.budget.to_dict():
+            return policy
+        adopted = replace(policy, budget=Budget.of(**in_force))
+        warnings.warn(
+            f"policy file {self.policy}: states {policy.budget}, and the budget in force in {self.ledger} "
+            f"counts, {adopted.budget}",
+            Note,
+            stacklevel=2,
+        )
+        return adopted
 
     def _check_agreed_ledger(self, ledger: Path) -> None:
         """Check that a further study finds the ledger that it joined, which another place would begin anew."""

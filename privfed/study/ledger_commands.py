@@ -23,7 +23,7 @@ from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import installed_accountant
-from privfed.questions.exact import at_delta, shown, shown_delta, shown_down
+from privfed.questions.exact import at_delta, shown, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 from privfed.study.price import percent_of
@@ -173,8 +173,7 @@ def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[
                 ledger.adopt(policy, study, amend=True)
         budget = policy.budget
         assert budget is not None
-        text = f"epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)}"
-        yield f"{dataset}: {text} is in force from now on, recorded as an amendment"
+        yield f"{dataset}: {budget} is in force from now on, recorded as an amendment"
 
 
 @contextmanager

@@ -160,7 +160,7 @@ class PersistentLedgers:
             )
         if budget is not None and stated not in (None, budget):
             raise StudyError(
-                f"{self}: hold epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)} for all "
+                f"{self}: hold {budget} for all "
                 "studies, not what budget under [clients] says; leave it out, or let the owners change "
                 f"it: privfed ledger set-budget {self.folder} --epsilon ..."
             )

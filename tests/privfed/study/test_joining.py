@@ -195,6 +195,33 @@ def test_a_joined_study_is_served_from_no_other_ledger(
         joined.checked()
 
 
+def test_agreed_policies_are_served_under_the_budget_that_their_owner_sets_later(
+    owner: Path,
+) -> None:
+    """Raised or lowered, for the first study and a joined one; a policy that was edited is not agreed on."""
+    second = study(owner.parent, "Second study", "1.5")
+    assert status(["owner", "join", str(owner), str(second), "--yes"]) == FINE
+    files = [OwnerFile.from_toml(one / "owner.toml") for one in (owner, owner / "second-study")]
+    for epsilon in ("5", "3.5"):
+        list(amended([owner / "ledger.db"], epsilon, None))
+        for file in files:
+            with pytest.warns(Note, match=f"counts, epsilon {epsilon} at delta 1e-05"):
+                policy, *_ = file.checked()
+            assert policy.budget == Budget.of(epsilon, "1e-5")
+    with served(files[1]):
+        pass
+    with closing(Ledger.read(owner / "ledger.db")) as ledger:
+        stated = {study: policy.budget for study, policy in ledger.policies().items()}
+        assert stated == dict.fromkeys(["First study", "Second study"], Budget.of("3.5", "1e-5"))
+        assert not any(ledger.study_blocks()["Second study"].spent)
+    for agreed, match in ((files[1].agreed, "agreed"), ({}, "has another budget")):
+        path = files[1].folder / "policy.toml"
+        edited = replace(Policy.from_toml(path), budget=Budget.of("3", "1e-5"))
+        edited.to_toml(path)
+        with pytest.raises(PolicyError, match=match):
+            replace(files[1], agreed=agreed).checked()
+
+
 def test_a_budget_is_never_amended_below_what_is_spent_or_reserved(owner: Path) -> None:
     """By another policy and --amend, as by the command."""
     second = study(owner.parent, "Second study", "1.5")
