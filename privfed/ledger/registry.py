@@ -18,6 +18,7 @@ import msgspec
 
 from privfed.errors import InputError, LedgerError, Note, number_of
 from privfed.exchange.messages import Head
+from privfed.ledger.secret import give_to_owner
 from privfed.ledger.sqlite_store import SqliteStore
 
 PATIENCE = 30  #: Seconds to wait for a witness's address
@@ -159,7 +160,9 @@ class Registry:
             head = known.head if stored is None or stored.head.seq < known.head.seq else stored.head
             data = [known.dataset, str(known.path), str(head)]
             partial = file.with_name(f".{file.name}.{os.getpid()}")
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with open(os.open(partial, flags, 0o600), "wb") as out:
+                give_to_owner(out.fileno(), self.folder)
                 out.write(msgspec.json.encode(data) + b"\n")
             partial.replace(file)
 
@@ -226,8 +229,9 @@ class Registry:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
+            give_to_owner(lock, self.folder)
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
@@ -240,7 +244,9 @@ class Registry:
             yield
         except OSError as error:
             why = (error.strerror or str(error) or type(error).__name__).lower()
+            where = f" at {error.filename}" if error.filename else ""
             raise LedgerError(
                 f"heads of ledgers in {self.folder}{', ' + self.witness if self.witness else ''}: "
-                f"cannot be kept ({why}); name a folder that can be written in XDG_STATE_HOME"
+                f"cannot be kept ({why}{where}); let this user read and write there. Another folder, in "
+                "XDG_STATE_HOME, knows none of these heads"
             ) from None

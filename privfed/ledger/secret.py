@@ -30,6 +30,13 @@ def own_beside(ledger: Path, ending: str) -> Path:
     return ledger.with_name(f"{name}{ending}")
 
 
+def give_to_owner(file: int | Path, folder: Path) -> None:
+    """Give a new file to its folder's owner, if root makes it: a gate runs as a user of its own."""
+    if os.geteuid() == 0:
+        place = os.stat(folder)
+        os.chown(file, place.st_uid, place.st_gid)
+
+
 def secret_beside(ledger: Path, *, begun: bool = True) -> bytes:
     """Read a ledger's secret, or create it unless the ledger has ``begun`` (has a first row).
 
@@ -92,6 +99,7 @@ def _make(path: Path) -> None:
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            give_to_owner(file.fileno(), path.parent)
             file.write(new_secret())
             file.flush()
             os.fsync(file.fileno())
