@@ -11,7 +11,7 @@ from privfed.reports.words import in_words
 
 #: Header of :func:`spending`.
 SPENDING = (
-    f"{'policy':12} {'client':16} {'what':24} {'releases':>8} {'unprotected':>11} "
+    f"{'policy':12} {'client':16} {'what':24} {'charges':>8} {'unprotected':>11} "
     f"{'share':>8} {'epsilon':>9} {'of':>8} {'delta':>8}"
 )
 
@@ -26,6 +26,7 @@ def spending(policy: str, client: str, line: Line, share: str = "") -> str:
     mark = "" if line.secure else "  TEST NOISE, protects nobody"
     mark += f"  {line.basis_in_words}" if line.basis_in_words else ""
     mark += "  its share, given all before it" if line.share else ""
+    mark += "  by itself" if bounded and line.alone else ""
     return (
         f"{policy:12} {client:16} {what:24} {line.releases:>8} {line.unprotected:>11} "
         f"{share or '-':>8} {spent:>9} {ceiling:>8} {delta:>8}{mark}"

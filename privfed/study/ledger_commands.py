@@ -234,12 +234,21 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     by_study = {} if in_force is None else dict(_study_shares(ledger, *in_force))
     rows = [] if by == "study" else list(by_study.values())
     for line in lines:
-        taken = share_of(ledger, line) if line.by not in ("all", "study") else ""
+        taken = "" if line.by == "all" or line.share else share_of(ledger, line)
         rows.append(_format_line(line, by_study.pop(line.name, "") if line.share else "", taken))
     rows += by_study.values() if by == "study" else ()  # what charged nothing yet
     rest = remaining_text(ledger)
+    rows += [_in_force(ledger, *in_force)] if in_force else []
     rows += filter(None, [rest and f"remaining: {rest}", not_installed(ledger), closed(ledger)])
     return "\n".join(owner + line for line in rows)
+
+
+def _in_force(ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount) -> str:
+    """Format the budget in force: what percentages are of, in the unit that adds up, and whether it was amended."""
+    unit = accountant.components[0]
+    of = "" if unit == "epsilon" else f", which is {unit} {shown_down(ceiling[0])}"
+    amended = "; it replaced an earlier one after the first charge" if ledger.amended else ""
+    return f"budget in force: {budget}{of}{amended}"
 
 
 def share_of(ledger: Ledger, line: Line) -> str:
@@ -412,7 +421,9 @@ def _format_line(line: Line, share: str = "", taken: str = "") -> str:
     parts += [f"{taken} of the budget"] if taken else []
     if line.epsilon is not None and not share:
         proven = " (a loose bound: it holds wherever a study stops)" if _is_loose(line) else ""
-        parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
+        alone = "by itself " if line.alone else ""
+        at = at_delta(line.delta)
+        parts.append(f"{alone}at most epsilon {shown(line.epsilon)} so far{at}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} for any further queries")
     if line.remaining is not None and line.by != "all":
