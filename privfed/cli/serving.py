@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import sys
 import threading
@@ -161,7 +162,9 @@ def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
         + (f", and owner.mask to it and all owners as {client}.mask" if masked else "")
     )
     if masked:
-        click.echo(f"then, with all owners' .mask files: privfed owner masks {folder} KEYS")
+        click.echo(
+            f"then, with all owners' .mask files: privfed owner masks {shlex.quote(str(folder))} KEYS"
+        )
     return FINE
 
 
@@ -188,8 +191,10 @@ def join_study(folder: Path, study: Path, policy: str, yes: bool) -> int:
     joined = joining.agree().folder
     click.echo(f"wrote {joined / 'owner.toml'}")
     if joining.price.policy.masked is not None:
-        click.echo(f"then, with all owners' .mask files: privfed owner masks {joined} KEYS")
-    click.echo(f"serve it: privfed serve-client {joined / 'owner.toml'}")
+        click.echo(
+            f"then, with all owners' .mask files: privfed owner masks {shlex.quote(str(joined))} KEYS"
+        )
+    click.echo(f"serve it: privfed serve-client {shlex.quote(str(joined / 'owner.toml'))}")
     return FINE
 
 
@@ -224,7 +229,9 @@ def new_flower(folder: Path, study: Path | None, out: Path | None) -> int:
     from privfed.study.on_flower import write_skeleton
 
     write_skeleton(folder, study, out)
-    click.echo(f"wrote {folder}; run it with: flwr run {folder} SUPERLINK --stream")
+    click.echo(
+        f"wrote {folder}; run it with: flwr run {shlex.quote(str(folder))} SUPERLINK --stream"
+    )
     return FINE
 
 
@@ -246,5 +253,5 @@ def new_flare(folder: Path, study: Path, out: Path, policy: str) -> int:
         raise InputError("FLARE is not installed here; install privfed[flare]") from None
 
     write_job(folder, study, out, policy)
-    click.echo(f"wrote {folder}; submit it with: nvflare job submit -j {folder}")
+    click.echo(f"wrote {folder}; submit it with: nvflare job submit -j {shlex.quote(str(folder))}")
     return FINE

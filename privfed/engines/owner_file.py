@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -319,7 +320,7 @@ def _check_known(ledger: Path, heads: Sequence[Head]) -> None:
         raise LedgerError(
             f"ledger {ledger}: no head of it is known on this machine, and an older copy would use its masks "
             "again; ask the server for the last head that it saw, move the ledger away, and put its backup there: "
-            f"privfed ledger restore BACKUP {ledger} --head SEQ:HASH"
+            f"privfed ledger restore BACKUP {shlex.quote(str(ledger))} --head SEQ:HASH"
         )
 
 

@@ -6,6 +6,7 @@ stored in the user's state folder (``XDG_STATE_HOME``, or ``~/.local/state``), a
 
 import fcntl
 import os
+import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -105,7 +106,7 @@ class Registry:
             what = "another one was here" if here else "is gone, though it answered before"
             raise LedgerError(
                 f"ledger {path}: {what} (head {known.head}); restore it from its newest copy; if it was deleted "
-                f"on purpose, with the record of what was spent: privfed ledger forget {path}"
+                f"on purpose, with the record of what was spent: privfed ledger forget {shlex.quote(str(path))}"
             )
 
     def warn_of_others(self, begun: Mapping[str, Path]) -> None:

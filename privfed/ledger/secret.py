@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ def read_secret(ledger: Path) -> bytes:
     """Read a ledger's secret (LedgerError: it is lost or damaged, or others can read it)."""
     way_out = (
         "restore it from a copy, or, if there is none, let its owner make another, which is recorded: privfed "
-        f"ledger renew-secret {ledger}"
+        f"ledger renew-secret {shlex.quote(str(ledger))}"
     )
     with _kept(ledger) as path:
         if not path.exists():
@@ -64,7 +65,7 @@ def read_secret(ledger: Path) -> bytes:
     if mode & 0o077:
         raise LedgerError(
             f"secret {path}: others than its owner can read it; chmod 600 it, and if it lay open for long, make "
-            f"another: privfed ledger renew-secret {ledger}"
+            f"another: privfed ledger renew-secret {shlex.quote(str(ledger))}"
         )
     return secret
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -281,9 +282,7 @@ def closed(ledger: Ledger) -> str:
         return ""
     kinds = ", ".join(f"{kind} {count}" for kind, count in failures.items())
     message = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what the failure revealed"
-    remedy = (
-        f"; the gate is closed: once its cause is corrected, privfed ledger reopen {ledger.path}"
-    )
+    remedy = f"; the gate is closed: once its cause is corrected, privfed ledger reopen {shlex.quote(str(ledger.path))}"
     return message + remedy * bool(faults)
 
 

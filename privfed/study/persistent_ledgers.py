@@ -6,6 +6,7 @@ starts only if every owner's remaining budget covers it; :mod:`privfed.ledger.re
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -162,7 +163,7 @@ class PersistentLedgers:
             raise StudyError(
                 f"{self}: hold {budget} for all "
                 "studies, not what budget under [clients] says; leave it out, or let the owners change "
-                f"it: privfed ledger set-budget {self.folder} --epsilon ..."
+                f"it: privfed ledger set-budget {shlex.quote(str(self.folder))} --epsilon ..."
             )
         limits = tuple(Limit.from_dict(entry) for entry in terms.get("limit", ()))
         keep = terms["accountant"] == "pure" and proposed.accountant != "pure"
@@ -242,7 +243,7 @@ class PersistentLedgers:
                 if terms != adopted.terms:
                     raise PolicyError(
                         f"{where}: another budget is in force than that of policy {adopted.name!r}; "
-                        f"write the same, or let the owners change it: privfed ledger set-budget {self.folder}"
+                        f"write the same, or let the owners change it: privfed ledger set-budget {shlex.quote(str(self.folder))}"
                     )
             for earlier, division in divisions.items():
                 if division != study.division:
@@ -335,5 +336,5 @@ def check_affordable(study: Study, price: Price, balances: Sequence[Balance], fo
         f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
         f"{shown(price.epsilon or 0)} at delta {shown_delta(price.delta)} of each owner's budget of epsilon "
         f"{shown(budget.epsilon)} ({price.by_kind}), and {why}; write a smaller epsilon, or let the owners change "
-        f"their budget: privfed ledger set-budget {folder} --epsilon ..."
+        f"their budget: privfed ledger set-budget {shlex.quote(str(folder))} --epsilon ..."
     )
