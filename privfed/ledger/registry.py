@@ -117,7 +117,7 @@ class Registry:
         others = [
             known
             for known in (self.known() if begun else ())
-            if known.dataset in begun and identity_at(known.path) == known.identity
+            if known.dataset in begun and known.path.is_file()
         ]
         if others:
             first, more = others[0], len({known.dataset for known in others}) - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import stat
 import threading
+import warnings
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,7 +15,7 @@ from ledger_trials import charge, reply
 
 from privfed.accountants.pure import PureEpsilon
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
-from privfed.errors import InputError, LedgerError
+from privfed.errors import InputError, LedgerError, Note
 from privfed.exchange.messages import Head
 from privfed.exchange.signing import Signer, read_key, read_public
 from privfed.ledger import Ledger
@@ -49,6 +50,25 @@ def test_a_ledger_that_grew_is_known_by_its_last_head(tmp_path: Path, registry: 
     assert told.known == (told.head,)
     assert {stat.S_IMODE(one.stat().st_mode) for one in registry.folder.iterdir()} == {0o600}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_new_ledger_is_told_of_another_of_its_data_set(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """One line for all of them, whatever has become of the other file; of one that is gone, nothing."""
+    names = {name: tmp_path / "new" / f"{name}.db" for name in ("clinic", "ward", "lab")}
+    registry.warn_of_others(names)
+    path = lasting(tmp_path / "a" / "clinic.db", registry)
+    Ledger(path.with_name("ward.db"), "ward", registry=registry).close()
+    path.write_bytes(b"damaged")
+    with pytest.warns(Note) as told:
+        registry.warn_of_others(names)
+    assert len(told) == 1 and "(1 data set more like it)" in str(told[0].message)
+    path.unlink()
+    path.with_name("ward.db").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        registry.warn_of_others(names)
 
 
 def test_an_earlier_head_replaces_no_later_one(tmp_path: Path, registry: Registry) -> None:
