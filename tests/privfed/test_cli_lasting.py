@@ -443,7 +443,8 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     assert status(["ledger", "show", str(owners), "--client", "north"]) == FINE
     told = capsys.readouterr().out
     assert "fuzzy_tree.residuals" in told and "south" not in told
-    assert re.search(r" policy +budget: epsilon 8 \| study one\n.* share +study one\n", told)
+    assert re.search(r" policy +budget: epsilon 8 at delta 1e-05 \| study one\n", told)
+    assert re.search(r" share +rho 0\.\d+ of the budget \| study one\n", told)
     assert re.search(r" sealed +study one\n", told)
     assert status(["ledger", "budget", str(owners), "--by", "study"]) == FINE
     lines = capsys.readouterr().out.splitlines()

@@ -7,6 +7,7 @@ import stat
 import threading
 import warnings
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -50,6 +51,26 @@ def test_a_ledger_that_grew_is_known_by_its_last_head(tmp_path: Path, registry: 
     assert told.known == (told.head,)
     assert {stat.S_IMODE(one.stat().st_mode) for one in registry.folder.iterdir()} == {0o600}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_row_from_the_future_is_told_with_what_follows_from_it(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """Its month has all later charges, because times never decrease: a limit of that month is not begun anew."""
+    now = datetime.now(UTC)
+    for ahead, told in ((timedelta(minutes=2), False), (timedelta(days=400), True)):
+        path = tmp_path / f"{ahead.days}.db"
+        Ledger(path, "clinic", clock=lambda ahead=ahead: now + ahead).close()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", Note)
+            verified(path, registry)
+        notes = [str(one.message) for one in caught if "clock" in str(one.message)]
+        assert len(notes) == told
+        assert all(f"{now + ahead:%Y-%m-%d %H:%M} UTC" in note for note in notes)
+        with closing(Ledger(path, "clinic")) as ledger:
+            ledger.reserve(charge(1), PureEpsilon(), lambda spent: None)
+            (month,) = ledger.budget("month")[1:]
+            assert month.name == f"{now + ahead:%Y-%m}"
 
 
 def test_a_new_ledger_is_told_of_another_of_its_data_set(
