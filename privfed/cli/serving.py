@@ -47,8 +47,9 @@ which_option = click.option(
 def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **given: Any) -> int:
     """Serve a data owner's records through its gate, until stopped.
 
-    OWNER is a .toml file with all of the options; options on the command line replace its own. When it
-    is told to stop, it answers what has arrived first.
+    OWNER is a .toml file with all of the options; options on the command line replace its own. Paths start
+    in the folder of the file, those of options in the current one. When it is told to stop, it answers what
+    has arrived first.
     """
     from privfed.study.owner_service import OwnerService
 
@@ -91,11 +92,17 @@ def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
         )
 
 
+#: Options of `serve-client` that are paths: those on the command line start in the current folder.
+PATHS = {"data", "schema", "policy", "ledger", "socket", "signing_key", "log"}
+
+
 def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
-    """Read an owner's file with some keys replaced, or build one from options."""
+    """Read an owner's file with some keys replaced, or build one from options, whose paths start in the current folder."""
     from privfed.engines.owner_file import OwnerFile
     from privfed.ledger.secret import own_beside
 
+    if path is not None:
+        given |= {key: str(Path(given[key]).absolute()) for key in PATHS & given.keys()}
     socket = given.pop("socket", None)
     if socket is not None:
         given["sockets"] = {"server": socket}

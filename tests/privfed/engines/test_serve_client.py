@@ -215,6 +215,20 @@ def test_without_a_file_four_options_are_enough(
     assert "--ledger" in capsys.readouterr().err
 
 
+def test_an_option_s_path_starts_where_the_command_is_typed(
+    owner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with any command; a ledger named from there was begun anew inside the owner's folder."""
+    from privfed.cli.serving import PATHS, owner_of
+
+    monkeypatch.chdir(tmp_path)
+    chosen = owner_of(owner, {key: f"there/{key}" for key in PATHS} | {"client": "west"})
+    there = {key: chosen._path(str(getattr(chosen, key))) for key in PATHS - {"socket"}}
+    there["socket"] = chosen._path(chosen.sockets["server"])
+    assert there == {key: tmp_path / "there" / key for key in PATHS} and chosen.client == "west"
+    assert owner_of(owner, {}).ledger == "north.db"
+
+
 def test_records_that_bounds_do_not_fit_are_not_served_unasked(
     owner: Path, schema_text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
