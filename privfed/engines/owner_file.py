@@ -18,7 +18,7 @@ import tomli_w
 from privfed.engines.batches import schema_digest
 from privfed.engines.owner_side import OwnerSide, Rounds
 from privfed.engines.sockets import SocketServer
-from privfed.errors import InputError, LedgerError, Note, PolicyError, SchemaError
+from privfed.errors import InputError, LedgerError, Note, PolicyError, SchemaError, number_of
 from privfed.exchange.messages import Head
 from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
@@ -231,7 +231,15 @@ class OwnerFile:
         if not (ledger.is_file() and Ledger.begun(ledger)):
             registry.warn_of_others({self.client: ledger})
             return policy
-        verified(ledger, registry)
+        state = verified(ledger, registry)
+        if not state.known and state.head.seq > 1:
+            warnings.warn(
+                f"ledger {ledger}: has {number_of(state.head.seq, 'row')}, and no head of it is known here, so an older "
+                "copy would not be noticed; ask the server for the last head that it saw, and check it: privfed "
+                f"ledger verify {shlex.quote(str(ledger))} --head SEQ:HASH",
+                Note,
+                stacklevel=2,
+            )
         with closing(Ledger.read(ledger)) as book:
             book.check_owner(self.client, key)
             book.check_secret()

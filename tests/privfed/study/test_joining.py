@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -193,6 +194,20 @@ def test_a_joined_study_is_served_from_no_other_ledger(
         OwnerFile.from_toml(owner / "owner.toml").checked()
     with closing(Ledger(owner / "ledger.db", "north")), pytest.raises(LedgerError, match="joined"):
         joined.checked()
+
+
+def test_a_ledger_from_another_machine_is_served_with_a_remark(
+    owner: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing there would notice an older copy of it, until its first start has kept a head."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    first = OwnerFile.from_toml(owner / "owner.toml", {"agreed": {}, "study": "First study"})
+    list(amended([owner / "ledger.db"], "2", None))
+    with pytest.warns(Note, match="no head of it is known here"):
+        first.checked()
+    with served(first), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first.checked()
 
 
 def test_agreed_policies_are_served_under_the_budget_that_their_owner_sets_later(
