@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfed.cli.common import FINE, PATH
-from privfed.errors import InputError, number_of
+from privfed.errors import DataWarning, InputError, Note, number_of
 
 if TYPE_CHECKING:
     from privfed.engines.owner_file import OwnerFile
@@ -62,10 +63,14 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
         click.echo(f"{settings.client}: ready to serve {count}; nothing was written")
         _warn_sealed(settings)
         return FINE
-    side = settings.opened(amend=amend, confirm=confirm)
+    with warnings.catch_warnings(record=True) as notes:
+        side = settings.opened(amend=amend, confirm=confirm)
     with _logging(settings.log_file), stopped() as stop, OwnerService(side, settings) as service:
         head, served = side.gate.ledger.head, ", ".join(service.served)
         click.echo(f"{settings.client}: ledger at {head}; answering {served}")
+        for note in notes:  # not on standard error, which has one JSON object per line
+            if issubclass(note.category, Note | DataWarning):
+                click.echo(f"{settings.client}: note: {' '.join(str(note.message).split())}")
         _warn_sealed(settings)
         stop.wait()
     click.echo(f"{settings.client}: closed")

@@ -23,6 +23,8 @@ from privfed.exchange.channel import RetryLimits
 from privfed.exchange.signing import Identity
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.base import FederatedLearner
+from privfed.ledger import Ledger
+from privfed.ledger.registry import Registry
 
 
 def learner() -> FederatedLearner:
@@ -71,6 +73,8 @@ def test_a_learner_learns_through_the_socket_while_the_ledger_is_read_beside_it(
     owner: Path, serve: Serve, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Verify, show and budget work while it runs; it stops when it is told to, and its log is bare."""
+    elsewhere = owner.with_name("another.db")
+    Ledger(elsewhere, "north", registry=Registry()).close()
     folder, process = owner.parent, serve(owner)
     schema = Schema.from_toml(folder / "schema.toml")
     keys = {"north": Identity("north", (folder / "north.key.pub").read_bytes())}
@@ -89,6 +93,7 @@ def test_a_learner_learns_through_the_socket_while_the_ledger_is_read_beside_it(
     process.terminate()
     out, log = process.communicate(timeout=30)
     assert process.returncode == 0 and out.startswith("north: ledger at ") and "closed" in out
+    assert "north: note: ledger " in out and "has another, " in out
     assert not (folder / "north.sock").exists()
     lines = [json.loads(line) for line in log.strip().splitlines()]
     assert {"reserved", "batch"} <= {line["event"] for line in lines}
