@@ -450,7 +450,7 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == 4 * ["north"] + 4 * ["south"] + ["note"]
     whole, one, budget, left = lines[:4]
-    assert "budget in force: epsilon 8 at delta 1e-05, which is rho 1.229" in budget
+    assert "budget in force: epsilon 8 at delta 1e-05, which is rho 1.23" in budget
     assert f"all: {EACH} charges" in whole and "epsilon 8 for any further queries" in whole
     assert "study one: a share of" in one and "epsilon 2 at delta 1e-05 given everything" in one
     assert f"{EACH} charges" in one and "room for a study of epsilon" in left

@@ -144,7 +144,7 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
         f"study one: 1 charge; rho 0.02 spent + 0 reserved; {share} of the budget; by itself" in one
     )
     assert "by itself at most epsilon" in kind and "by itself" not in whole
-    assert in_force == "budget in force: epsilon 8 at delta 1e-05, which is rho 1.229"
+    assert in_force == "budget in force: epsilon 8 at delta 1e-05, which is rho 1.23"
     assert spending("p", "a", ledger.budget("kind")[1]).endswith("  by itself")
     assert f"; {share} of the budget; " in kind and share not in whole
     assert share_of(ledger, ledger.budget("kind")[1]) == share
