@@ -12,9 +12,8 @@ from privfed.exchange.messages import Head
 from privfed.ledger.ledger import Ledger
 from privfed.ledger.registry import Registry
 
-AHEAD = timedelta(
-    minutes=5
-)  #: How far a ledger's last row may be ahead of this machine's clock without a note
+#: How far a ledger's last row may be ahead of this machine's clock without a note.
+AHEAD = timedelta(minutes=5)
 
 
 class Verified(NamedTuple):
@@ -63,7 +62,7 @@ def verified(
 
 def _warn_of_clock(path: Path, ledger: Ledger, head: Head) -> None:
     """Warn of a last row from the future: a clock was wrong, and later rows keep its time and its month."""
-    (last,) = ledger.entries(after=head.seq - 1)
+    *_, last = ledger.entries(after=head.seq - 1)  # a gate may have written more
     if datetime.fromisoformat(last.time) > datetime.now(UTC) + AHEAD:
         warnings.warn(
             f"ledger {path}: its last row is of {last.time[:16].replace('T', ' ')} UTC, which this machine's clock has "

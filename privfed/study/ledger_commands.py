@@ -245,11 +245,12 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
 
 
 def _in_force(ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount) -> str:
-    """Format the budget in force: what percentages are of, in the unit that adds up, and whether it was amended."""
+    """Format the budget in force: what percentages are of, and whether it was amended.
+
+    In the unit that adds up it is rounded up, as what is spent of it.
+    """
     unit = accountant.components[0]
-    of = (
-        "" if unit == "epsilon" else f", which is {unit} {shown(ceiling[0])}"
-    )  # rounded as what is spent
+    of = "" if unit == "epsilon" else f", which is {unit} {shown(ceiling[0])}"
     amended = "; it replaced an earlier one after the first charge" if ledger.amended else ""
     return f"budget in force: {budget}{of}{amended}"
 

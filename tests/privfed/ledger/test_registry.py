@@ -21,7 +21,7 @@ from privfed.exchange.messages import Head
 from privfed.exchange.signing import Signer, read_key, read_public
 from privfed.ledger import Ledger
 from privfed.ledger.registry import KnownLedger, Registry
-from privfed.ledger.verified_file import verified
+from privfed.ledger.verified_file import _warn_of_clock, verified
 
 
 @pytest.fixture
@@ -61,6 +61,12 @@ def test_a_row_from_the_future_is_told_with_what_follows_from_it(
     ahead = datetime.now(UTC) + timedelta(minutes=minutes)
     path = tmp_path / "clinic.db"
     Ledger(path, "clinic", clock=lambda: ahead).close()
+    with closing(Ledger.read(path)) as ledger:
+        behind = ledger.head
+    lasting(path, registry, 2)  # as by a gate that goes on meanwhile
+    with closing(Ledger.read(path)) as ledger, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Note)
+        _warn_of_clock(path, ledger, behind)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Note)
         verified(path, registry)
