@@ -63,6 +63,7 @@ class ClientAccount:
 
     client: str  #: the owner's name
     released: int = 0  #: number of releases
+    acknowledged: int = 0  #: number of replies that depend on no record, such as of a local effect
     unprotected: int = 0  #: number of charged queries without a finite guarantee
     failed: int = 0  #: number of charged queries that failed
     refused: dict[str, int] = field(default_factory=dict)  #: number of refusals, by their text
@@ -120,6 +121,7 @@ class KindLine:
     protected: bool  #: whether all losses are finite
     reasons: tuple[str, ...]  #: why there is no guarantee, if so
     by_record: bool = False  #: whether an exact part of it has one row per record
+    free: bool = False  #: whether its replies depend on no record, such as those of a local effect
 
 
 @dataclass(frozen=True)
@@ -302,11 +304,17 @@ def _client(
     gauge.fixed = fixed_totals(rows, accountant)
     allowances = None if people is None else Allowances(people, len(accountant.components))
     refusals: Counter[str] = Counter()
+    free: set[tuple[str, str]] = set()
     for row in rows:
         if row.event in CHARGING:
             _step(account, row, gauge, allowances)
+            if _is_free(row.body):
+                free.add((row.principal, row.request))
         elif row.event == "released":
-            account.released, account.bytes = account.released + 1, account.bytes + len(row.payload)
+            is_free = (row.principal, row.request) in free
+            account.acknowledged += is_free
+            account.released += not is_free
+            account.bytes += len(row.payload)
         elif row.event == "failed":
             account.failed += 1
         elif row.event == "refused":
@@ -390,7 +398,17 @@ def _kind(kind: str, bodies: list[dict[str, Any]], entry: Entry | None) -> KindL
     words = tuple(dict.fromkeys(in_words(loss) for loss in losses))
     finite = all(loss.finite for loss in losses)
     by_record = entry is not None and not finite and _by_record(entry)
-    return KindLine(kind, about(kind), parts, len(bodies), words, finite, tuple(reasons), by_record)
+    free = all(map(_is_free, bodies))
+    return KindLine(
+        kind, about(kind), parts, len(bodies), words, finite, tuple(reasons), by_record, free
+    )
+
+
+def _is_free(charge: dict[str, Any]) -> bool:
+    """Whether a charge is of a reply without parts, which costs nothing and depends on no record."""
+    if charge.get("mechanisms"):  # also of an answer that is repeated at no cost
+        return False
+    return replace(Loss.from_dict(charge["loss"]), basis=()) == Loss.free()
 
 
 def _amount(loss: Loss) -> tuple[bool, Fraction, Fraction]:

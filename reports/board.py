@@ -124,15 +124,16 @@ def _released(policy: PolicyReport) -> Iterator[str]:
         yield "Nothing was released."
         return
     total = sum(client.bytes for client in policy.clients)
-    kinds = [line for line in policy.account.kinds if line.released]
+    kinds = [line for line in policy.account.kinds if not line.free]
     scope = "in all studies so far" if policy.block else "in all"
     raw = f"none is a table or holds an unmodified {subject.one}"
     if policy.handed_over:
         raw = "none is a table, but some hold unmodified records"
     raw = f"; {raw}" if policy.finite or policy.handed_over else ""
     yield f"{number_of(policy.released, 'answer')}, {size(total)} {scope}, of {number_of(len(kinds), 'kind')}{raw}."
-    for line in kinds:
+    for line in policy.account.kinds:
         guard = "with noise" if line.protected else "without a finite guarantee"
+        guard = "without a release" if line.free else guard
         content = line.about if line.about.endswith("?") else f"{line.about.rstrip('.')}:"
         yield f"{content} {number_of(line.released, 'time')}, {guard}."
 

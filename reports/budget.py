@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from privfed.accountants.risk import Risk, Tradeoff
 from privfed.attacks.finding import FAILED, Finding
+from privfed.errors import number_of
 from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.privacy.loss import basis_in_words, is_masked
 from privfed.questions.exact import text
@@ -95,6 +96,13 @@ class PolicyReport:
         return sum(client.released for client in self.clients)
 
     @property
+    def releases(self) -> str:
+        """Format the number of releases, and of replies that depend on no record."""
+        free = sum(client.acknowledged for client in self.clients)
+        also = f", {number_of(free, 'reply')} about no record" if free else ""
+        return number_of(self.released, "release") + also
+
+    @property
     def unprotected(self) -> int:
         """Number of charged queries without a finite guarantee."""
         return sum(client.unprotected for client in self.clients)
@@ -165,7 +173,7 @@ class PolicyReport:
     @property
     def silent(self) -> bool:
         """Whether nothing was released: no guarantee, and no model."""
-        return self.released == 0
+        return not any(client.released or client.acknowledged for client in self.clients)
 
     @property
     def detection(self) -> float:

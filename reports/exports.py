@@ -198,7 +198,7 @@ def _practice(source: Source) -> dict[str, Any]:
             "actors": f"{number_of(len(policy.clients), 'data owner')}, each with a gate and a ledger of her own, and the "
             f"server ({', '.join(policy.principals)}).",
             "release_type": "Many releases",
-            "release_type_details": f"{number_of(policy.released, 'release')} to date, charged to one budget.",
+            "release_type_details": f"{policy.releases} to date, charged to one budget.",
             "data_source_type": "Static",
             "access_type": "Interactive",
             "access_type_details": "The server may choose each query by the earlier answers.",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from privfed.exchange.messages import EXPLANATIONS, Reason
 from privfed.ledger import Entry, Ledger
-from privfed.ledger.refusals import refusals_in
+from privfed.ledger.refusals import EACH, refusals_in
 from privfed.ledger.statement import Line
 from privfed.privacy.loss import Loss
 from privfed.questions.exact import shown
@@ -60,6 +60,7 @@ class LedgerView:
     head: str = ""  #: the end of its chain
     whole: Line | None = None  #: all charges
     studies: tuple[Line, ...] = ()  #: charges by study
+    joined: int = 0  #: number of studies with a policy or a share, charged or not
     kinds: tuple[Line, ...] = ()  #: charges by kind
     left: str = ""  #: remaining budget
     failed: str = ""  #: note that a protected query failed, which no epsilon covers, or empty
@@ -85,6 +86,7 @@ class LedgerView:
             head=str(ledger.head),
             whole=ledger.budget()[0],
             studies=tuple(ledger.budget("study")[1:]),
+            joined=len({*ledger.policies(), *ledger.study_blocks()}),
             kinds=tuple(ledger.budget("kind")[1:]),
             refused=_refused(ledger),
             keys=tuple(str(entry.body["public"]) for entry in ledger.signing_keys()),
@@ -119,12 +121,12 @@ def spent(line: Line) -> str:
 
 def ledgers_page(views: Sequence[LedgerView]) -> str:
     """Return the page of all ledgers."""
-    return render("ledgers.html", views=views, spent=spent, now=_now())
+    return render("ledgers.html", views=views, spent=spent, each=EACH, now=_now())
 
 
 def ledger_page(view: LedgerView) -> str:
     """Return the page of one ledger."""
-    return render("ledger.html", view=view, now=_now())
+    return render("ledger.html", view=view, each=EACH, now=_now())
 
 
 def _now() -> str:

@@ -175,7 +175,7 @@ def _base(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "base",
         "Query model",
         "Interactive: the server may choose each query by the earlier answers.",
-        f"{number_of(policy.released, 'release')} and {number_of(refused, 'refusal')} in the ledgers",
+        f"{policy.releases} and {number_of(refused, 'refusal')} in the ledgers",
         "A total that holds only for queries fixed in advance.",
         "met" if policy.finite and bounded else "not met",
     )

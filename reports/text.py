@@ -4,7 +4,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from privfed.attacks.finding import Finding
-from privfed.errors import number_of
 from privfed.questions.exact import at_delta, shown, shown_delta
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.composed import Composed
@@ -55,7 +54,8 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
         if policy.block.method != "filter":
             claim += f" ({policy.block.method.upper()}; its share allows epsilon {shown(policy.block.priced)})"
         yield "this study", f"{claim}, given all before it; the epsilon above covers all studies"
-    yield "released", f"{number_of(policy.released, 'release')}, {policy.unprotected} unprotected"
+    scope = " in all studies so far" if policy.block else ""
+    yield "released", f"{policy.releases}{scope}, {policy.unprotected} unprotected"
     simulated = " (simulation)" if policy.simulated and policy.scores else ""
     yield "performance", _performance(policy, withheld) + simulated
     attacks = policy.attacks

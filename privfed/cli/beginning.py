@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -56,7 +57,7 @@ def new_study(folder: Path, yes: bool, **given: Any) -> int:
         click.echo(f"wrote {path}")
     if len(paths) == 2 and paths[1].name == "schema.toml":
         click.echo(f"fill in the bounds and categories that are missing in {paths[1]}; then:")
-    click.echo(f"privfed price {folder / 'study.toml'}")
+    click.echo(f"privfed price {shlex.quote(str(folder / 'study.toml'))}")
     return FINE
 
 

@@ -316,6 +316,10 @@ def rotate_key(file: Path, new: Path, old: Path | None, lost: bool) -> int:
     with ledger_commands.writable(file, old_key) as ledger:
         head = ledger.rotate(key, lost=lost)
     click.echo(f"{file}: signed by the key in {new} from row {head.seq} on")
+    click.echo(
+        "write its path where the old one stands, as signing_key in the owner file of each study, or under its "
+        "client's name in the folder of keys, and give its .pub file to the server"
+    )
     return FINE
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privfed.cli.common import FINE, PATH
-from privfed.errors import InputError, number_of
+from privfed.errors import DataWarning, InputError, Note, number_of
 
 if TYPE_CHECKING:
     from privfed.engines.owner_file import OwnerFile
@@ -46,8 +48,9 @@ which_option = click.option(
 def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **given: Any) -> int:
     """Serve a data owner's records through its gate, until stopped.
 
-    OWNER is a .toml file with all of the options; options on the command line replace its own. When it
-    is told to stop, it answers what has arrived first.
+    OWNER is a .toml file with all of the options; options on the command line replace its own. Paths start
+    in the folder of the file, those of options in the current one. When it is told to stop, it answers what
+    has arrived first.
     """
     from privfed.study.owner_service import OwnerService
 
@@ -60,10 +63,14 @@ def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **give
         click.echo(f"{settings.client}: ready to serve {count}; nothing was written")
         _warn_sealed(settings)
         return FINE
-    side = settings.opened(amend=amend, confirm=confirm)
+    with warnings.catch_warnings(record=True) as notes:
+        side = settings.opened(amend=amend, confirm=confirm)
     with _logging(settings.log_file), stopped() as stop, OwnerService(side, settings) as service:
         head, served = side.gate.ledger.head, ", ".join(service.served)
         click.echo(f"{settings.client}: ledger at {head}; answering {served}")
+        for note in notes:  # not on standard error, which has one JSON object per line
+            if issubclass(note.category, Note | DataWarning):
+                click.echo(f"{settings.client}: note: {' '.join(str(note.message).split())}")
         _warn_sealed(settings)
         stop.wait()
     click.echo(f"{settings.client}: closed")
@@ -90,11 +97,17 @@ def _confirm(client: str, yes: bool, doubts: list[str]) -> None:
         )
 
 
+#: Options of `serve-client` that are paths: those on the command line start in the current folder.
+PATHS = {"data", "schema", "policy", "ledger", "socket", "signing_key", "log"}
+
+
 def owner_of(path: Path | None, given: dict[str, Any]) -> OwnerFile:
-    """Read an owner's file with some keys replaced, or build one from options."""
+    """Read an owner's file with some keys replaced, or build one from options, whose paths start in the current folder."""
     from privfed.engines.owner_file import OwnerFile
     from privfed.ledger.secret import own_beside
 
+    if path is not None:
+        given |= {key: str(Path(given[key]).absolute()) for key in PATHS & given.keys()}
     socket = given.pop("socket", None)
     if socket is not None:
         given["sockets"] = {"server": socket}
@@ -161,7 +174,9 @@ def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
         + (f", and owner.mask to it and all owners as {client}.mask" if masked else "")
     )
     if masked:
-        click.echo(f"then, with all owners' .mask files: privfed owner masks {folder} KEYS")
+        click.echo(
+            f"then, with all owners' .mask files: privfed owner masks {shlex.quote(str(folder))} KEYS"
+        )
     return FINE
 
 
@@ -188,8 +203,10 @@ def join_study(folder: Path, study: Path, policy: str, yes: bool) -> int:
     joined = joining.agree().folder
     click.echo(f"wrote {joined / 'owner.toml'}")
     if joining.price.policy.masked is not None:
-        click.echo(f"then, with all owners' .mask files: privfed owner masks {joined} KEYS")
-    click.echo(f"serve it: privfed serve-client {joined / 'owner.toml'}")
+        click.echo(
+            f"then, with all owners' .mask files: privfed owner masks {shlex.quote(str(joined))} KEYS"
+        )
+    click.echo(f"serve it: privfed serve-client {shlex.quote(str(joined / 'owner.toml'))}")
     return FINE
 
 
@@ -224,7 +241,9 @@ def new_flower(folder: Path, study: Path | None, out: Path | None) -> int:
     from privfed.study.on_flower import write_skeleton
 
     write_skeleton(folder, study, out)
-    click.echo(f"wrote {folder}; run it with: flwr run {folder} SUPERLINK --stream")
+    click.echo(
+        f"wrote {folder}; run it with: flwr run {shlex.quote(str(folder))} SUPERLINK --stream"
+    )
     return FINE
 
 
@@ -246,5 +265,5 @@ def new_flare(folder: Path, study: Path, out: Path, policy: str) -> int:
         raise InputError("FLARE is not installed here; install privfed[flare]") from None
 
     write_job(folder, study, out, policy)
-    click.echo(f"wrote {folder}; submit it with: nvflare job submit -j {folder}")
+    click.echo(f"wrote {folder}; submit it with: nvflare job submit -j {shlex.quote(str(folder))}")
     return FINE

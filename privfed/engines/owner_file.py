@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -16,15 +18,16 @@ import tomli_w
 from privfed.engines.batches import schema_digest
 from privfed.engines.owner_side import OwnerSide, Rounds
 from privfed.engines.sockets import SocketServer
-from privfed.errors import InputError, LedgerError, PolicyError, SchemaError
+from privfed.errors import InputError, LedgerError, Note, PolicyError, SchemaError, number_of
 from privfed.exchange.messages import Head
 from privfed.exchange.signing import read_key
 from privfed.ledger import Ledger
-from privfed.ledger.registry import Registry
+from privfed.ledger.registry import Registry, identity_at
 from privfed.ledger.secret import read_secret, secret_beside
 from privfed.ledger.verified_file import verified
 from privfed.owner.gate import Gate
 from privfed.owner.masking import MaskingKey
+from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import kinds_of
 from privfed.questions import coins
@@ -69,7 +72,7 @@ class OwnerFile:
     #: local port for ``/health`` and Prometheus's ``/metrics``, or None
     metrics: int | None = None
     log: str | None = None  #: file of the log, of limited size; None: standard error
-    #: agreed digests of ``schema`` and ``policy``, checked at the start
+    #: agreed digests of ``schema`` and ``policy``, and of the first row of ``ledger``, checked at the start
     agreed: dict[str, str] = field(default_factory=dict)
     folder: Path = Path()  #: where relative paths start
 
@@ -94,7 +97,7 @@ class OwnerFile:
         if not self.client or not self.sockets or not all(self.sockets):
             empty = f"write {_EXAMPLES['client']}, and {_EXAMPLES['sockets']}"
             raise InputError(f"{where}: empty name; {empty}")
-        check_keys(self.agreed, {"schema", "policy"}, f"{where}, [agreed]", InputError)
+        check_keys(self.agreed, {"schema", "policy", "ledger"}, f"{where}, [agreed]", InputError)
         if self.block < 1:
             raise InputError(f"{where}: block must be at least 1")
         if not 0 <= self.test < 1:
@@ -206,8 +209,7 @@ class OwnerFile:
         if confirm is not None and doubts:
             confirm(doubts)
         key = None if self.signing_key is None else read_key(self._path(self.signing_key))
-        self._check_ledger(policy, key, amend)
-        return policy, table, records, key
+        return self._check_ledger(policy, key, amend), table, records, key
 
     def check_masks(self, policy: Policy) -> None:
         """Check that a policy with masked sums has all owners' keys, including this one's (else PolicyError)."""
@@ -215,21 +217,60 @@ class OwnerFile:
             masking_key = MaskingKey(read_secret(self._path(self.ledger)))
             masking_key.check(policy.masked.keys, self.client)
 
-    def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> None:
-        """Check the ledger, if it was begun: its rows, known heads, owner, secret, key and policy."""
+    def _check_ledger(self, policy: Policy, key: bytes | None, amend: bool) -> Policy:
+        """Check the ledger, if it was begun: its rows, known heads, owner, secret, key and policy.
+
+        Returns:
+            the policy, under the ledger's budget if the owner agreed on it and then changed the budget there.
+        """
         ledger, registry = self._path(self.ledger), self.registry
         if not ledger.parent.is_dir():
             raise InputError(f"ledger {ledger}: no folder {ledger.parent}; make it")
         registry.check_place(ledger)
+        self._check_agreed_ledger(ledger)
         if not (ledger.is_file() and Ledger.begun(ledger)):
-            return
-        verified(ledger, registry)
+            registry.warn_of_others({self.client: ledger})
+            return policy
+        state = verified(ledger, registry)
+        if not state.known and state.head.seq > 1:
+            warnings.warn(
+                f"ledger {ledger}: has {number_of(state.head.seq, 'row')}, and no head of it is known here, so an older "
+                "copy would not be noticed; ask the server for the last head that it saw, and check it: privfed "
+                f"ledger verify {shlex.quote(str(ledger))} --head SEQ:HASH",
+                Note,
+                stacklevel=2,
+            )
         with closing(Ledger.read(ledger)) as book:
             book.check_owner(self.client, key)
             book.check_secret()
+            if "policy" in self.agreed and not amend:
+                policy = self._under_budget(policy, (book.terms or {}).get("budget"))
             book.has_in_force(policy, self.study, amend=amend)
             if policy.masked is not None and not policy.masked.least and book.head.seq > 1:
                 _check_known(ledger, registry.heads(book.identity))
+        return policy
+
+    def _under_budget(self, policy: Policy, in_force: Mapping[str, str] | None) -> Policy:
+        """Return the agreed policy under the budget in force, which ``privfed ledger set-budget`` may have changed."""
+        if policy.budget is None or in_force is None or in_force == policy.budget.to_dict():
+            return policy
+        adopted = replace(policy, budget=Budget.of(**in_force))
+        warnings.warn(
+            f"policy file {self.policy}: states {policy.budget}, and the budget in force in {self.ledger} "
+            f"counts, {adopted.budget}",
+            Note,
+            stacklevel=2,
+        )
+        return adopted
+
+    def _check_agreed_ledger(self, ledger: Path) -> None:
+        """Check that a further study finds the ledger that it joined, which another place would begin anew."""
+        agreed = self.agreed.get("ledger")
+        if agreed is not None and identity_at(ledger) != agreed:
+            raise LedgerError(
+                f"ledger {ledger}: is not the one that study {self.study!r} joined, or is not there, and a new one "
+                'would begin with the whole budget; write the path of that one, ledger = "..."'
+            )
 
     @property
     def sealed(self) -> bool:
@@ -287,7 +328,7 @@ def _check_known(ledger: Path, heads: Sequence[Head]) -> None:
         raise LedgerError(
             f"ledger {ledger}: no head of it is known on this machine, and an older copy would use its masks "
             "again; ask the server for the last head that it saw, move the ledger away, and put its backup there: "
-            f"privfed ledger restore BACKUP {ledger} --head SEQ:HASH"
+            f"privfed ledger restore BACKUP {shlex.quote(str(ledger))} --head SEQ:HASH"
         )
 
 

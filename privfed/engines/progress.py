@@ -21,19 +21,20 @@ class Progress:
     ) -> None:
         self._tell, self._silence, self._first_answer = tell, silence, first_answer
         self._lock = threading.Lock()
-        self._rounds, self._began = 0, 0.0
+        self._rounds, self._began, self._at = 0, 0.0, ""
         self._since: dict[str, str] = {}  # start time of each pending owner
         self._took: dict[str, deque[float]] = {}  # seconds of each owner's last answers
-        self._answered: list[str] = []
+        self._answered: dict[str, str] = {}
         self._named: set[str] = set()  # reported silent, without a later answer
+        self._unwritten: set[str] = set()  # reported for a ledger that its gate cannot write
 
     @contextmanager
     def round(self, clients: Collection[str]) -> Iterator[None]:
         """Report one exchange with some owners."""
         self._rounds, self._began = self._rounds + 1, monotonic()
         with self._lock:
-            self._answered = []
-            self._since = dict.fromkeys(clients, f"{datetime.now().astimezone():%H:%M:%S}")
+            self._answered, self._at = {}, f"{datetime.now().astimezone():%H:%M:%S}"
+            self._since = dict.fromkeys(clients, self._at)
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=(over,), daemon=True)
         watch.start()
@@ -42,8 +43,13 @@ class Progress:
         finally:
             over.set()
             watch.join()
-        silent = [f"{client} silent" for client in self._since]
-        self._tell(f"round {self._rounds}: {', '.join([*sorted(self._answered), *silent])}")
+        silent = [
+            f"{client} {'cannot write its ledger' if client in self._unwritten else 'silent'}"
+            for client in self._since
+        ]
+        self._unwritten &= self._since.keys()
+        answered = sorted(self._answered.values())
+        self._tell(f"round {self._rounds}: {', '.join([*answered, *silent])}")
 
     def recalled(self) -> None:
         """Count an exchange whose answers an earlier run received."""
@@ -56,10 +62,22 @@ class Progress:
                 return
             seconds = monotonic() - self._began
             self._took.setdefault(client, deque(maxlen=LATELY)).append(seconds)
-            self._answered.append(f"{client} {seconds:.1f} s")
+            self._answered[client] = f"{client} {seconds:.1f} s"
             if client in self._named:
                 self._named.remove(client)
                 self._tell(f"{client}: answers again")
+
+    def unwritten(self, clients: Collection[str]) -> None:
+        """Report owners whose gates refuse because they cannot write their ledgers; they are asked again."""
+        with self._lock:
+            for client in clients:
+                self._answered.pop(client, None)
+                self._since.setdefault(client, self._at)
+                if client not in self._unwritten:
+                    self._unwritten.add(client)
+                    self._tell(
+                        f"{client}: cannot write its ledger, and answers nothing until it can"
+                    )
 
     def missed(self, client: str) -> None:
         """Report at once an owner whose gate or node could not be reached."""
@@ -78,7 +96,7 @@ class Progress:
         while due and not over.wait(max(0.0, min(due.values()) - (monotonic() - self._began))):
             with self._lock:
                 for client, at in list(due.items()):
-                    if client not in self._since:
+                    if client not in self._since or client in self._unwritten:
                         del due[client]
                     elif at <= monotonic() - self._began:
                         self._name(client)

@@ -24,7 +24,7 @@ from privfed.engines.journal import Journal, JournalLine
 from privfed.engines.progress import Progress
 from privfed.errors import ChannelError, SchemaError, WireError
 from privfed.exchange.channel import ChannelDisclosure, Opened, RetryLimits, check_follows
-from privfed.exchange.messages import Envelope, Head
+from privfed.exchange.messages import DryRunReply, Envelope, Head, Reason, Reply
 from privfed.questions import wire
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -147,6 +147,8 @@ class RemoteDisclosure(ChannelDisclosure):
             for one in waiting
             if (lines := self._read(one, batches[one.client], replies.get(one.client, b"")))
         }
+        if self._progress is not None:
+            self._progress.unwritten([one.client for one in waiting if one.unwritten])
         self.journal.keep([line for lines in received.values() for line in lines])
         return len(received) == len(waiting)
 
@@ -195,6 +197,7 @@ class _Waiting:
     messages: Sequence[bytes]
     last: Head | None
     opened: list[Opened | None] = field(init=False)
+    unwritten: bool = False  #: whether its gate last refused because it cannot write its ledger
 
     def __post_init__(self) -> None:
         self.opened = [None] * len(self.messages)
@@ -212,8 +215,12 @@ class _Waiting:
                 self.opened[number] = _opened(line.envelope)
 
     def take(self, envelopes: Sequence[bytes], trusted: Trusted) -> list[JournalLine]:
-        """Take replies to the first remaining messages, up to an unreadable one."""
+        """Take replies to the first remaining messages, up to an unreadable one.
+
+        A gate that cannot write its ledger has answered nothing yet: it is asked again, now or by a later run.
+        """
         lines = []
+        self.unwritten = False
         for number, envelope in zip(self.left, envelopes, strict=False):
             message = self.messages[number]
             try:
@@ -223,6 +230,9 @@ class _Waiting:
                 self.last = trusted(self.client, self.last, opened)
             except WireError:
                 break
+            self.unwritten = _unwritten(opened[0])
+            if self.unwritten:
+                break
             self.opened[number] = opened
             lines.append(JournalLine(self.client, _id(message), message, envelope))
         return lines
@@ -231,6 +241,12 @@ class _Waiting:
 def _opened(envelope: bytes) -> Opened:
     sealed = wire.decode(envelope, Envelope)
     return sealed.open(), sealed
+
+
+def _unwritten(reply: Reply | DryRunReply) -> bool:
+    """Whether a gate refuses because it cannot write its ledger, for example on a full disk."""
+    refused = reply.refused if isinstance(reply, DryRunReply) else getattr(reply, "reason", None)
+    return refused == Reason.LEDGER
 
 
 @dataclass(frozen=True)

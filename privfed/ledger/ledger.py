@@ -47,7 +47,6 @@ from privfed.privacy.limit import WHOLE, Limit, scope
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import accountant_of, installed_accountant
 from privfed.questions import plugins
-from privfed.questions.exact import shown, shown_delta
 
 __all__ = ["Charge", "Entry", "Ledger", "Reserved", "Spent"]
 
@@ -175,8 +174,7 @@ class Ledger(Custody):
         taken = self.taken(accountant)
         if budget is not None and not accountant.fits(taken, accountant.ceiling(budget)):
             raise PolicyError(
-                f"{self._store}: has spent more than epsilon {shown(budget.epsilon)} at delta "
-                f"{shown_delta(budget.delta)} already, or studies have reserved it; write a budget that holds it"
+                f"{self._store}: has spent more than {budget} already, or studies have reserved it; write a budget that holds it"
             )
 
     def _put_in_force(self, policy: Policy, study: str, replaced: str | None) -> None:

@@ -6,7 +6,9 @@ stored in the user's state folder (``XDG_STATE_HOME``, or ``~/.local/state``), a
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+import shlex
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,9 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from privfed.errors import InputError, LedgerError
+from privfed.errors import InputError, LedgerError, Note, number_of
 from privfed.exchange.messages import Head
+from privfed.ledger.secret import give_to_owner
 from privfed.ledger.sqlite_store import SqliteStore
 
 PATIENCE = 30  #: Seconds to wait for a witness's address
@@ -103,7 +106,27 @@ class Registry:
             what = "another one was here" if here else "is gone, though it answered before"
             raise LedgerError(
                 f"ledger {path}: {what} (head {known.head}); restore it from its newest copy; if it was deleted "
-                f"on purpose, with the record of what was spent: privfed ledger forget {path}"
+                f"on purpose, with the record of what was spent: privfed ledger forget {shlex.quote(str(path))}"
+            )
+
+    def warn_of_others(self, begun: Mapping[str, Path]) -> None:
+        """Warn of data sets whose ledger is new although one of that name is known elsewhere.
+
+        Names may agree by chance, so that nothing is refused: only their owner knows whether both hold the same records.
+        """
+        others = [
+            known
+            for known in (self.known() if begun else ())
+            if known.dataset in begun and known.path.is_file()
+        ]
+        if others:
+            first, more = others[0], len({known.dataset for known in others}) - 1
+            warnings.warn(
+                f"ledger {begun[first.dataset]}: is new, with the whole budget, and data set {first.dataset!r} has "
+                f"another, {first.path} (head {first.head}); if it holds the same records, write its path instead"
+                + (f" ({number_of(more, 'data set')} more like it)" if more else ""),
+                Note,
+                stacklevel=2,
             )
 
     def check(self, identity: str, path: Path | None, passes: Callable[[Head], bool]) -> list[Head]:
@@ -138,7 +161,9 @@ class Registry:
             head = known.head if stored is None or stored.head.seq < known.head.seq else stored.head
             data = [known.dataset, str(known.path), str(head)]
             partial = file.with_name(f".{file.name}.{os.getpid()}")
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with open(os.open(partial, flags, 0o600), "wb") as out:
+                give_to_owner(out.fileno(), self.folder)
                 out.write(msgspec.json.encode(data) + b"\n")
             partial.replace(file)
 
@@ -205,8 +230,9 @@ class Registry:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
+            give_to_owner(lock, self.folder)
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
@@ -219,7 +245,9 @@ class Registry:
             yield
         except OSError as error:
             why = (error.strerror or str(error) or type(error).__name__).lower()
+            where = f" at {error.filename}" if error.filename else ""
             raise LedgerError(
                 f"heads of ledgers in {self.folder}{', ' + self.witness if self.witness else ''}: "
-                f"cannot be kept ({why}); name a folder that can be written in XDG_STATE_HOME"
+                f"cannot be kept ({why}{where}); let this user read and write there. Another folder, in "
+                "XDG_STATE_HOME, knows none of these heads"
             ) from None

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,13 @@ def own_beside(ledger: Path, ending: str) -> Path:
     return ledger.with_name(f"{name}{ending}")
 
 
+def give_to_owner(file: int | Path, folder: Path) -> None:
+    """Give a new file to its folder's owner, if root makes it: a gate runs as a user of its own."""
+    if os.geteuid() == 0:
+        place = os.stat(folder)
+        os.chown(file, place.st_uid, place.st_gid)
+
+
 def secret_beside(ledger: Path, *, begun: bool = True) -> bytes:
     """Read a ledger's secret, or create it unless the ledger has ``begun`` (has a first row).
 
@@ -46,7 +54,7 @@ def read_secret(ledger: Path) -> bytes:
     """Read a ledger's secret (LedgerError: it is lost or damaged, or others can read it)."""
     way_out = (
         "restore it from a copy, or, if there is none, let its owner make another, which is recorded: privfed "
-        f"ledger renew-secret {ledger}"
+        f"ledger renew-secret {shlex.quote(str(ledger))}"
     )
     with _kept(ledger) as path:
         if not path.exists():
@@ -57,7 +65,7 @@ def read_secret(ledger: Path) -> bytes:
     if mode & 0o077:
         raise LedgerError(
             f"secret {path}: others than its owner can read it; chmod 600 it, and if it lay open for long, make "
-            f"another: privfed ledger renew-secret {ledger}"
+            f"another: privfed ledger renew-secret {shlex.quote(str(ledger))}"
         )
     return secret
 
@@ -92,6 +100,7 @@ def _make(path: Path) -> None:
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            give_to_owner(file.fileno(), path.parent)
             file.write(new_secret())
             file.flush()
             os.fsync(file.fileno())

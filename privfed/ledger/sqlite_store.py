@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from backports import zstd
 
 from privfed.errors import LedgerError
+from privfed.ledger.secret import give_to_owner
 from privfed.ledger.store import NO_ROWS, STATEFUL, Row, Store, Tip
 from privfed.questions import wire
 
@@ -284,7 +285,9 @@ def make_private(path: Path) -> None:
     connections' (POSIX), and another process could remove the log that they write to.
     """
     with _MAKING, suppress(FileExistsError):
-        os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        made = os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        with closing(os.fdopen(made)):
+            give_to_owner(made, path.resolve().parent)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 

@@ -56,6 +56,11 @@ class Line:
         so_far = "" if self.share else " so far"
         return f"{self.basis}; if the masks fail, {bound} {shown(self.unmasked)}{so_far}"
 
+    @property
+    def alone(self) -> bool:
+        """Whether its epsilon is of these charges by themselves, so that the lines' epsilons do not add up."""
+        return self.by != "all" and not self.share and self.components[:1] != ("epsilon",)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the line as plain data, numbers as text."""
         names = self.components or tuple(map(str, range(len(self.spent))))

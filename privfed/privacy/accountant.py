@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from privfed.errors import InputError, PluginError, PolicyError, PrivfedError
 from privfed.privacy.loss import Loss
-from privfed.questions.exact import Number, at_delta, readable, shown, text
+from privfed.questions.exact import Number, at_delta, readable, shown, shown_delta, text
 
 Amount = tuple[Fraction, ...]
 STATED = Fraction(1, 10**5)  #: Delta of a stated total if there is no budget
@@ -45,6 +45,9 @@ class Budget:
         return cls(
             written_epsilon(epsilon, "budget epsilon"), readable(delta, "budget delta", zero=True)
         )
+
+    def __str__(self) -> str:
+        return f"epsilon {shown(self.epsilon)} at delta {shown_delta(self.delta)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the budget as plain data."""

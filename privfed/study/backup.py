@@ -10,7 +10,7 @@ from privfed.exchange.messages import Head
 from privfed.ledger import Ledger
 from privfed.ledger.registry import KnownLedger, Registry
 from privfed.ledger.secret import ENDING as SECRET
-from privfed.ledger.secret import beside, own_beside
+from privfed.ledger.secret import beside, give_to_owner, own_beside
 from privfed.ledger.sqlite_store import copy_database
 from privfed.ledger.verified_file import verified
 from privfed.owner import local_store, noise_monitor
@@ -77,6 +77,7 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
     targets = [own_beside(ledger, ending) for ending in (SECRET, *BESIDE)]
     for target in (*targets, ledger):  # the ledger last: without it nothing is served
         if (copied := partial / target.name).exists():
+            give_to_owner(copied, ledger.absolute().parent)
             copied.rename(target)
     partial.rmdir()
     registry.keep(entry)

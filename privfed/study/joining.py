@@ -10,7 +10,7 @@ from pathlib import Path
 from privfed.engines.batches import schema_digest
 from privfed.engines.owner_file import OwnerFile
 from privfed.errors import InputError
-from privfed.ledger.registry import Registry
+from privfed.ledger.registry import Registry, identity_at
 from privfed.ledger.statement import printable
 from privfed.ledger.verified_file import verified
 from privfed.privacy.policy_objects import accountant_of
@@ -94,7 +94,7 @@ class Joining:
             sockets={"server": "server.sock"},
             study=study.name,
             block=deployment.choice.block,
-            agreed={"schema": schema_digest(deployment.schema)},
+            agreed={"schema": schema_digest(deployment.schema), "ledger": identity_at(path)},
             folder=folder / name,
         )
         return cls(owner, deployment, cost, ledger.balances(study, adopted, [existing.client]))

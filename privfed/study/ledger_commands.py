@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -23,7 +24,7 @@ from privfed.owner.noise_monitor import ENDING, read_tally
 from privfed.privacy.accountant import Accountant, Amount, Budget, plus
 from privfed.privacy.policy import Policy
 from privfed.privacy.policy_objects import installed_accountant
-from privfed.questions.exact import at_delta, shown, shown_delta, shown_down
+from privfed.questions.exact import at_delta, shown, shown_down
 from privfed.study.output import STUDY, Output
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 from privfed.study.price import percent_of
@@ -173,8 +174,7 @@ def amended(paths: Iterable[Path], epsilon: str, delta: str | None) -> Iterator[
                 ledger.adopt(policy, study, amend=True)
         budget = policy.budget
         assert budget is not None
-        text = f"epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)}"
-        yield f"{dataset}: {text} is in force from now on, recorded as an amendment"
+        yield f"{dataset}: {budget} is in force from now on, recorded as an amendment"
 
 
 @contextmanager
@@ -235,12 +235,24 @@ def budget(ledger: Ledger, by: str | None, *, named: bool = False) -> str:
     by_study = {} if in_force is None else dict(_study_shares(ledger, *in_force))
     rows = [] if by == "study" else list(by_study.values())
     for line in lines:
-        taken = share_of(ledger, line) if line.by not in ("all", "study") else ""
+        taken = "" if line.by == "all" or line.share else share_of(ledger, line)
         rows.append(_format_line(line, by_study.pop(line.name, "") if line.share else "", taken))
     rows += by_study.values() if by == "study" else ()  # what charged nothing yet
     rest = remaining_text(ledger)
+    rows += [_in_force(ledger, *in_force)] if in_force else []
     rows += filter(None, [rest and f"remaining: {rest}", not_installed(ledger), closed(ledger)])
     return "\n".join(owner + line for line in rows)
+
+
+def _in_force(ledger: Ledger, accountant: Accountant, budget: Budget, ceiling: Amount) -> str:
+    """Format the budget in force: what percentages are of, and whether it was amended.
+
+    In the unit that adds up it is rounded up, as what is spent of it.
+    """
+    unit = accountant.components[0]
+    of = "" if unit == "epsilon" else f", which is {unit} {shown(ceiling[0])}"
+    amended = "; it replaced an earlier one after the first charge" if ledger.amended else ""
+    return f"budget in force: {budget}{of}{amended}"
 
 
 def share_of(ledger: Ledger, line: Line) -> str:
@@ -273,9 +285,7 @@ def closed(ledger: Ledger) -> str:
         return ""
     kinds = ", ".join(f"{kind} {count}" for kind, count in failures.items())
     message = f"NO FINITE GUARANTEE: a protected query failed ({kinds}), and no epsilon covers what the failure revealed"
-    remedy = (
-        f"; the gate is closed: once its cause is corrected, privfed ledger reopen {ledger.path}"
-    )
+    remedy = f"; the gate is closed: once its cause is corrected, privfed ledger reopen {shlex.quote(str(ledger.path))}"
     return message + remedy * bool(faults)
 
 
@@ -413,7 +423,9 @@ def _format_line(line: Line, share: str = "", taken: str = "") -> str:
     parts += [f"{taken} of the budget"] if taken else []
     if line.epsilon is not None and not share:
         proven = " (a loose bound: it holds wherever a study stops)" if _is_loose(line) else ""
-        parts.append(f"at most epsilon {shown(line.epsilon)} so far{at_delta(line.delta)}{proven}")
+        alone = "by itself " if line.alone else ""
+        at = at_delta(line.delta)
+        parts.append(f"{alone}at most epsilon {shown(line.epsilon)} so far{at}{proven}")
     if line.ceiling is not None:
         parts.append(f"epsilon {shown(line.ceiling)} for any further queries")
     if line.remaining is not None and line.by != "all":

@@ -6,6 +6,7 @@ starts only if every owner's remaining budget covers it; :mod:`privfed.ledger.re
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -160,9 +161,9 @@ class PersistentLedgers:
             )
         if budget is not None and stated not in (None, budget):
             raise StudyError(
-                f"{self}: hold epsilon {shown(budget.epsilon)} at delta {shown_delta(budget.delta)} for all "
+                f"{self}: hold {budget} for all "
                 "studies, not what budget under [clients] says; leave it out, or let the owners change "
-                f"it: privfed ledger set-budget {self.folder} --epsilon ..."
+                f"it: privfed ledger set-budget {shlex.quote(str(self.folder))} --epsilon ..."
             )
         limits = tuple(Limit.from_dict(entry) for entry in terms.get("limit", ()))
         keep = terms["accountant"] == "pure" and proposed.accountant != "pure"
@@ -199,17 +200,19 @@ class PersistentLedgers:
     def check_heads(self, owners: Sequence[str]) -> None:
         """Verify the owners' ledgers against the heads of earlier runs (LedgerError: one does not match)."""
         files, registry = self.files(), Registry(witness=self.witness)
-        earlier = self.earlier_heads()
+        earlier, begun = self.earlier_heads(), dict[str, Path]()
         for known in registry.under(self.folder):
             registry.check_place(known.path)
         for owner in owners:
-            registry.check_place(self.folder / f"{quote(owner, safe=' ')}.db")
+            place = self.folder / f"{quote(owner, safe=' ')}.db"
+            registry.check_place(place)
             if owner not in files:
                 if owner in earlier:
                     raise LedgerError(
                         f"{self}: that of {owner!r} is gone, though it answered before (head {earlier[owner]}); "
                         "restore it from its newest copy"
                     )
+                begun[owner] = place
                 continue
             state = verified(files[owner], registry, [earlier[owner]] if owner in earlier else [])
             if state.copy_of is not None:
@@ -227,6 +230,7 @@ class PersistentLedgers:
                     Note,
                     stacklevel=2,
                 )
+        registry.warn_of_others(begun)
 
     def _check_policy(self, study: Study, adopted: Policy) -> None:
         for owner, path in self.files().items():
@@ -239,7 +243,7 @@ class PersistentLedgers:
                 if terms != adopted.terms:
                     raise PolicyError(
                         f"{where}: another budget is in force than that of policy {adopted.name!r}; "
-                        f"write the same, or let the owners change it: privfed ledger set-budget {self.folder}"
+                        f"write the same, or let the owners change it: privfed ledger set-budget {shlex.quote(str(self.folder))}"
                     )
             for earlier, division in divisions.items():
                 if division != study.division:
@@ -332,5 +336,5 @@ def check_affordable(study: Study, price: Price, balances: Sequence[Balance], fo
         f"study {study.name!r} is not begun, and nothing was asked or charged: it would take epsilon "
         f"{shown(price.epsilon or 0)} at delta {shown_delta(price.delta)} of each owner's budget of epsilon "
         f"{shown(budget.epsilon)} ({price.by_kind}), and {why}; write a smaller epsilon, or let the owners change "
-        f"their budget: privfed ledger set-budget {folder} --epsilon ..."
+        f"their budget: privfed ledger set-budget {shlex.quote(str(folder))} --epsilon ..."
     )

@@ -33,7 +33,7 @@ def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str
     """Read a file, called ``where`` in messages; raise ``error`` if it is missing, or not TOML."""
     try:
         with file_errors(where, instead="check its path", error=error):
-            return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise error(f"{where}: is not UTF-8 text; save it as UTF-8") from None
     except tomllib.TOMLDecodeError as fault:

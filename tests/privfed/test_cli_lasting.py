@@ -66,8 +66,11 @@ main(sys.argv[1:])
 
 
 @pytest.fixture
-def study(write_study: Written, tmp_path: Path) -> Callable[..., str]:
-    """Writes a study over the same two owners, and gives its path."""
+def study(
+    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """Writes a study over the same two owners, and gives its path; their ledgers are known to its test alone."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     write_study()
 
     def written(name: str, epsilon: str = "4", old: str = "", new: str = "") -> str:
@@ -440,12 +443,14 @@ def test_a_plain_folder_is_shown_summed_up_and_exported(
     assert status(["ledger", "show", str(owners), "--client", "north"]) == FINE
     told = capsys.readouterr().out
     assert "fuzzy_tree.residuals" in told and "south" not in told
-    assert re.search(r" policy +budget: epsilon 8 \| study one\n.* share +study one\n", told)
+    assert re.search(r" policy +budget: epsilon 8 at delta 1e-05 \| study one\n", told)
+    assert re.search(r" share +rho 0\.\d+ of the budget \| study one\n", told)
     assert re.search(r" sealed +study one\n", told)
     assert status(["ledger", "budget", str(owners), "--by", "study"]) == FINE
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == 3 * ["north"] + 3 * ["south"] + ["note"]
-    whole, one, left = lines[:3]
+    assert [line.split(":")[0] for line in lines] == 4 * ["north"] + 4 * ["south"] + ["note"]
+    whole, one, budget, left = lines[:4]
+    assert "budget in force: epsilon 8 at delta 1e-05, which is rho 1.23" in budget
     assert f"all: {EACH} charges" in whole and "epsilon 8 for any further queries" in whole
     assert "study one: a share of" in one and "epsilon 2 at delta 1e-05 given everything" in one
     assert f"{EACH} charges" in one and "room for a study of epsilon" in left

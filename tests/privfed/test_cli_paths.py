@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import click
 import pytest
 
 from privfed.cli import BAD_INPUT, FAULT, commands, status
+from privfed.errors import LedgerError
+from privfed.ledger import Ledger
+from privfed.ledger.registry import Registry
 
+ROOT = Path(__file__).resolve().parents[2]
 TABLE = "a,b,y\n" + "".join(f"{n},{n % 3},{n % 2}\n" for n in range(20))
 #: What a path names in place of what is meant.
 KINDS = ("below a file", "too long", "a loop")
@@ -85,3 +93,26 @@ def test_a_study_new_of_a_table_says_how_it_is_meant(
         in capsys.readouterr().err
     )
     assert table.read_text() == TABLE
+
+
+def test_a_printed_command_can_be_typed_whatever_its_path_is_called(tmp_path: Path) -> None:
+    """Each path in one is quoted for the shell: a folder's name may have spaces."""
+    command = re.compile(r"\b(privfed|flwr|nvflare) [a-z]+(-[a-z]+)*( [a-z-]+| [A-Z]+| -j)* $")
+    printed = []
+    for room in ("privfed", "reports"):
+        for file in (ROOT / room).glob("**/*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                parts = node.values if isinstance(node, ast.JoinedStr) else []
+                for text, value in pairwise(parts):
+                    if isinstance(text, ast.Constant) and command.search(str(text.value)):
+                        printed.append(ast.unparse(value))
+    assert len(printed) > 10
+    unquoted = {one for one in printed if "shlex.quote(" not in one}
+    assert unquoted == {"{group}"}  # of plugins, one of a few words
+    path = tmp_path / "Klinik Nord" / "a.db"
+    path.parent.mkdir()
+    Ledger(path, "a", registry=Registry()).close()
+    path.unlink()
+    with pytest.raises(LedgerError) as caught:
+        Registry().check_place(path)
+    assert shlex.split(str(caught.value))[-4:] == ["privfed", "ledger", "forget", str(path)]

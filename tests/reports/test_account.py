@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -18,8 +20,13 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
+from privfed.questions.query import LocalEffect, LocalView, Query
 from privfed.reports.account import PolicyAccount, read
+from privfed.reports.board import board_page
+from privfed.reports.budget import PolicyReport, Report
+from privfed.reports.text import summary
 from privfed.reports.words import about, in_words, natural
+from privfed.study import Study
 from privfed.tables.schema import Column, Schema
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -31,12 +38,14 @@ PRIVATE = Policy(
 OPEN = Policy({COUNTS.kind: (Guard.of("open"),)}, name="published")
 
 
-def _federation(policy: Policy, seed: int | None = None) -> LocalDisclosure:
+def _federation(
+    policy: Policy, seed: int | None = None, queries: Iterable[type[Query]] = ()
+) -> LocalDisclosure:
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"age": rng.uniform(0, 100, 40), "risk": rng.random(40)})
     frame["site"] = np.where(frame.index < 30, "north", "south")
     return LocalDisclosure.from_frame(
-        frame, "risk", client="site", schema=SCHEMA, policy=policy, seed=seed
+        frame, "risk", client="site", schema=SCHEMA, policy=policy, seed=seed, queries=queries
     )
 
 
@@ -75,6 +84,36 @@ def test_each_owner_s_budget_is_the_one_in_force_in_her_ledger() -> None:
     assert (north.budget, north.over, north.room) == (2.0, False, Fraction(19, 10))
     assert north.in_force == wide.budget
     assert (south.budget, south.over) == (0.3, False)  # of the study that her ledger knows
+
+
+@dataclass(frozen=True)
+class Keep(LocalEffect):
+    """Keep a number."""
+
+    kind: ClassVar[str] = "test.keep"
+
+    def take_effect(self, view: LocalView) -> None:
+        """Put it on the shelf."""
+        view.shelf["kept"] = 1
+
+
+def test_an_acknowledgement_is_no_release() -> None:
+    """It is about no record: pages and console count it apart, and a policy that has nothing else is not silent."""
+    policy = Policy({**PRIVATE.guards, Keep.kind: ()}, budget=Budget.of("0.3"))
+    federation = _federation(policy, queries=(Keep,))
+    federation.ask(Keep())
+    alone = PolicyReport(_account(federation, policy), (), {}, {})
+    assert not alone.silent and alone.released == 0
+    for query in (Keep(), COUNTS, COUNTS):
+        federation.ask(query)
+    account = _account(federation, policy)
+    for client in account.clients:
+        assert (client.acknowledged, client.released, client.epsilon) == (2, 2, 0.2)
+    assert [line.free for line in account.kinds] == [True, False]
+    report = Report(Study.built_in(), (PolicyReport(account, (), {}, {}),))
+    assert "4 releases, 4 replies about no record, 0 unprotected" in summary(report)
+    board = board_page(report)
+    assert "4 answers, " in board and "4 times, without a release." in board
 
 
 def test_open_releases_leave_no_epsilon() -> None:

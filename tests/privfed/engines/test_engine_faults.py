@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,12 +19,15 @@ from engine_trials import (
     batch_of,
     eight,
     federation,
+    gate_of,
     question,
 )
 from ledger_trials import QUERY, SMALL
 
-from privfed.engines.batches import Replies
+from privfed.engines.batches import Carrier, Replies
 from privfed.engines.journal import Journal
+from privfed.engines.owner_side import OwnerSide
+from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier, SocketServer, call_socket
 from privfed.errors import LedgerError, NobodyAnswered, SchemaError
 from privfed.exchange.channel import HeadStore, RetryLimits
@@ -282,6 +286,54 @@ def test_a_client_that_is_gone_is_absent_and_the_others_go_on(
         assert len(asking.ask(question(number)).only.releases) == 3
         tries.append(0)
     assert tries[0] > 3 and tries[1:5] == [1, 1, 1, 1]
+
+
+def test_an_owner_who_cannot_write_her_ledger_is_asked_again_once_she_can(tmp_path: Path) -> None:
+    """A full disk is no answer: it is told once a round, and neither this run nor a later one takes it for one."""
+    sides = {name: OwnerSide(gate_of(Hospital(tmp_path, name))) for name in ("a", "b")}
+    disk = sides["a"].gate.ledger._store._db  # type: ignore[attr-defined]
+    tries, room, lines = [0], [4], list[str]()
+
+    class Full(Carrier):
+        """Carries to both owners, of whom one has no room until some tries later."""
+
+        def __call__(self, batches: Mapping[str, bytes], seconds: float) -> dict[str, bytes]:
+            tries[0] += 1
+            disk.execute(f"PRAGMA query_only = {int(tries[0] < room[0])}")
+            for client in batches:
+                self.heard(client)
+            return {
+                client: sides[client].answer(data, "server") for client, data in batches.items()
+            }
+
+    def asking(deadline: float = 60.0) -> RemoteDisclosure:
+        patience = RetryLimits(deadline, 0.01, 0.02)
+        return RemoteDisclosure(
+            SMALL, list(sides), Full(), patience=patience, journal=journal, tell=lines.append
+        )
+
+    journal = Journal(tmp_path / "journal")
+    first, second, third = (question(number) for number in range(3))
+    assert len(asking().ask(first).only.releases) == 2 and tries[0] == 4
+    assert re.sub(r"\d+\.\d", "N", "\n".join(lines)) == (
+        "a: cannot write its ledger, and answers nothing until it can\nround 1: a N s, b N s"
+    )
+    tries[0], room[0], asked = 0, 10**6, asking(0.1)
+    assert len(asked.ask(first).only.releases) == 2
+    for query in (second, third):
+        replies = asked.ask(query).only.replies
+        assert [type(reply) for reply in replies.values()] == [Absent, Release]
+    assert [line.split(" s, ")[-1] for line in lines[2:]] == [
+        "a: cannot write its ledger, and answers nothing until it can",
+        *["a cannot write its ledger"] * 2,
+    ]
+    assert asked.silent == {"a": 2}
+    journal.close()
+    journal, tries[0], room[0] = Journal(tmp_path / "journal"), 0, 0
+    again = asking()
+    for query in (first, second, third):
+        assert len(again.ask(query).only.releases) == 2
+    assert [side.gate.ledger.times("") for side in sides.values()] == [{QUERY.kind: 3}] * 2
 
 
 def test_the_asker_is_whom_the_socket_knows(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from privfed.exchange.channel import RetryLimits
 from privfed.exchange.signing import Identity
 from privfed.learners import FuzzyTreeRegressor
 from privfed.learners.base import FederatedLearner
+from privfed.ledger import Ledger
+from privfed.ledger.registry import Registry
 
 
 def learner() -> FederatedLearner:
@@ -71,6 +73,8 @@ def test_a_learner_learns_through_the_socket_while_the_ledger_is_read_beside_it(
     owner: Path, serve: Serve, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Verify, show and budget work while it runs; it stops when it is told to, and its log is bare."""
+    elsewhere = owner.with_name("another.db")
+    Ledger(elsewhere, "north", registry=Registry()).close()
     folder, process = owner.parent, serve(owner)
     schema = Schema.from_toml(folder / "schema.toml")
     keys = {"north": Identity("north", (folder / "north.key.pub").read_bytes())}
@@ -89,6 +93,7 @@ def test_a_learner_learns_through_the_socket_while_the_ledger_is_read_beside_it(
     process.terminate()
     out, log = process.communicate(timeout=30)
     assert process.returncode == 0 and out.startswith("north: ledger at ") and "closed" in out
+    assert "north: note: ledger " in out and "has another, " in out
     assert not (folder / "north.sock").exists()
     lines = [json.loads(line) for line in log.strip().splitlines()]
     assert {"reserved", "batch"} <= {line["event"] for line in lines}
@@ -213,6 +218,20 @@ def test_without_a_file_four_options_are_enough(
     assert (chosen.client, chosen.sockets) == ("north", {"server": "b/north.sock"})
     assert status(["serve-client", "--data", "x.csv"]) == BAD_INPUT
     assert "--ledger" in capsys.readouterr().err
+
+
+def test_an_option_s_path_starts_where_the_command_is_typed(
+    owner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with any command; a ledger named from there was begun anew inside the owner's folder."""
+    from privfed.cli.serving import PATHS, owner_of
+
+    monkeypatch.chdir(tmp_path)
+    chosen = owner_of(owner, {key: f"there/{key}" for key in PATHS} | {"client": "west"})
+    there = {key: chosen._path(str(getattr(chosen, key))) for key in PATHS - {"socket"}}
+    there["socket"] = chosen._path(chosen.sockets["server"])
+    assert there == {key: tmp_path / "there" / key for key in PATHS} and chosen.client == "west"
+    assert owner_of(owner, {}).ledger == "north.db"
 
 
 def test_records_that_bounds_do_not_fit_are_not_served_unasked(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import stat
 import threading
+import warnings
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,12 +16,12 @@ from ledger_trials import charge, reply
 
 from privfed.accountants.pure import PureEpsilon
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
-from privfed.errors import InputError, LedgerError
+from privfed.errors import InputError, LedgerError, Note
 from privfed.exchange.messages import Head
 from privfed.exchange.signing import Signer, read_key, read_public
 from privfed.ledger import Ledger
 from privfed.ledger.registry import KnownLedger, Registry
-from privfed.ledger.verified_file import verified
+from privfed.ledger.verified_file import _warn_of_clock, verified
 
 
 @pytest.fixture
@@ -49,6 +51,51 @@ def test_a_ledger_that_grew_is_known_by_its_last_head(tmp_path: Path, registry: 
     assert told.known == (told.head,)
     assert {stat.S_IMODE(one.stat().st_mode) for one in registry.folder.iterdir()} == {0o600}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(2, False), (600_000, True)])
+def test_a_row_from_the_future_is_told_with_what_follows_from_it(
+    minutes: int, told: bool, tmp_path: Path, registry: Registry
+) -> None:
+    """Its month has all later charges, because times never decrease: a limit of that month is not begun anew."""
+    ahead = datetime.now(UTC) + timedelta(minutes=minutes)
+    path = tmp_path / "clinic.db"
+    Ledger(path, "clinic", clock=lambda: ahead).close()
+    with closing(Ledger.read(path)) as ledger:
+        behind = ledger.head
+    lasting(path, registry, 2)  # as by a gate that goes on meanwhile
+    with closing(Ledger.read(path)) as ledger, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Note)
+        _warn_of_clock(path, ledger, behind)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", Note)
+        verified(path, registry)
+    notes = [str(one.message) for one in caught if "clock" in str(one.message)]
+    assert len(notes) == told
+    assert all(f"{ahead:%Y-%m-%d %H:%M} UTC" in note for note in notes)
+    with closing(Ledger(path, "clinic")) as ledger:
+        ledger.reserve(charge(1), PureEpsilon(), lambda spent: None)
+        (month,) = ledger.budget("month")[1:]
+        assert month.name == f"{ahead:%Y-%m}"
+
+
+def test_a_new_ledger_is_told_of_another_of_its_data_set(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """One line for all of them, whatever has become of the other file; of one that is gone, nothing."""
+    names = {name: tmp_path / "new" / f"{name}.db" for name in ("clinic", "ward", "lab")}
+    registry.warn_of_others(names)
+    path = lasting(tmp_path / "a" / "clinic.db", registry)
+    Ledger(path.with_name("ward.db"), "ward", registry=registry).close()
+    path.write_bytes(b"damaged")
+    with pytest.warns(Note) as told:
+        registry.warn_of_others(names)
+    assert len(told) == 1 and "(1 data set more like it)" in str(told[0].message)
+    path.unlink()
+    path.with_name("ward.db").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        registry.warn_of_others(names)
 
 
 def test_an_earlier_head_replaces_no_later_one(tmp_path: Path, registry: Registry) -> None:

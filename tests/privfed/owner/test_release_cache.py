@@ -18,6 +18,7 @@ from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
+from privfed.reports.account import read
 from privfed.tables.records import Records
 from privfed.testing.queries import AboveMiddle
 
@@ -70,6 +71,8 @@ def test_noise_of_its_own_kind_is_repeated(noise: Noise, tmp_path: Path) -> None
     assert np.array_equal(one["bits"], other["bits"])
     assert (one.secure, other.secure) == (noise.secure, noise.secure)
     assert _remembered(ledger) == [False, True]
+    (client,) = read(POLICY, {"cohort": ledger}, {}).clients
+    assert (client.released, client.acknowledged) == (2, 0), "free, and about records all the same"
 
 
 def test_secure_bits_are_found_behind_test_noise() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import threading
@@ -168,3 +169,30 @@ def test_another_one_s_secret_is_not_copied(path: Path, tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="belongs to another ledger"):
         back_up(path, tmp_path / "copy")
     assert not list((tmp_path / "copy").iterdir())
+
+
+def test_what_root_writes_belongs_to_the_owner_of_its_folder(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate runs as a user of its own, who could neither open a ledger that root put back nor read its heads."""
+    copy = tmp_path / "copy"
+    back_up(path, copy)
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+    given: dict[int, set[tuple[int, int]]] = {}
+
+    def chown(file: int | Path, user: int, group: int) -> None:
+        given.setdefault(os.stat(file).st_ino, set()).add((user, group))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", chown)
+    restore(copy, path)
+    charged(path)
+    with closing(Ledger(path, "clinic", registry=Registry())) as ledger:
+        ledger.renew_secret()
+    Ledger(path.with_name("new.db"), "new", registry=Registry()).close()
+    files = [*path.parent.iterdir(), *(tmp_path / "state" / "privfed" / "ledgers").iterdir()]
+    assert {one.suffix for one in files} == {".db", ".secret", ".shelf", ".json", ""}
+    for one in files:
+        owner = one.parent.stat()
+        assert given.get(one.stat().st_ino) == {(owner.st_uid, owner.st_gid)}, one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from privfed.cli import BAD_INPUT, FINE, status
 from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
-from privfed.errors import BudgetError, InputError, PolicyError
+from privfed.errors import BudgetError, InputError, LedgerError, Note, PolicyError
 from privfed.ledger import Ledger
 from privfed.privacy.accountant import Budget
 from privfed.study import Study
@@ -164,6 +165,76 @@ def test_a_study_that_does_not_fit_what_is_left_is_refused(owner: Path) -> None:
             owner, Deployment.of(Study.from_toml(study(owner.parent, "Open", "1", text)), owner)
         )
     assert [x.name for x in owner.iterdir()] == rows
+
+
+def test_a_joined_study_is_served_from_no_other_ledger(
+    owner: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that has moved leaves no path at which her budget would begin anew, sealed studies included."""
+    second = study(owner.parent, "Second study", "1.5")
+    assert status(["owner", "join", str(owner), str(second), "--yes"]) == FINE
+    joined = OwnerFile.from_toml(owner / "second-study" / "owner.toml")
+    new = owner.parent / "new place"
+    new.mkdir()
+    for ending in ("db", "secret"):
+        shutil.move(owner / f"ledger.{ending}", new / f"ledger.{ending}")
+    moved = replace(joined, ledger=str(new / "ledger.db"))
+    with served(moved):
+        pass
+    capsys.readouterr()
+    for path in ("../ledger.db", "../other.db"):
+        elsewhere = replace(joined, ledger=path)
+        for start in (elsewhere.checked, elsewhere.opened):
+            with pytest.raises(LedgerError, match="not the one that study 'Second study' joined"):
+                start()
+    assert not (owner / "ledger.db").exists()
+    with pytest.warns(
+        Note, match=f"has another, {new}/ledger.db"
+    ):  # not joined: a name may be chance
+        OwnerFile.from_toml(owner / "owner.toml").checked()
+    with closing(Ledger(owner / "ledger.db", "north")), pytest.raises(LedgerError, match="joined"):
+        joined.checked()
+
+
+def test_a_ledger_from_another_machine_is_served_with_a_remark(
+    owner: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing there would notice an older copy of it, until its first start has kept a head."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    first = OwnerFile.from_toml(owner / "owner.toml", {"agreed": {}, "study": "First study"})
+    list(amended([owner / "ledger.db"], "2", None))
+    with pytest.warns(Note, match="no head of it is known here"):
+        first.checked()
+    with served(first), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first.checked()
+
+
+def test_agreed_policies_are_served_under_the_budget_that_their_owner_sets_later(
+    owner: Path,
+) -> None:
+    """Raised or lowered, for the first study and a joined one; a policy that was edited is not agreed on."""
+    second = study(owner.parent, "Second study", "1.5")
+    assert status(["owner", "join", str(owner), str(second), "--yes"]) == FINE
+    files = [OwnerFile.from_toml(one / "owner.toml") for one in (owner, owner / "second-study")]
+    for epsilon in ("5", "3.5"):
+        list(amended([owner / "ledger.db"], epsilon, None))
+        for file in files:
+            with pytest.warns(Note, match=f"counts, epsilon {epsilon} at delta 1e-05"):
+                policy, *_ = file.checked()
+            assert policy.budget == Budget.of(epsilon, "1e-5")
+    with served(files[1]):
+        pass
+    with closing(Ledger.read(owner / "ledger.db")) as ledger:
+        stated = {study: policy.budget for study, policy in ledger.policies().items()}
+        assert stated == dict.fromkeys(["First study", "Second study"], Budget.of("3.5", "1e-5"))
+        assert not any(ledger.study_blocks()["Second study"].spent)
+    for agreed, match in ((files[1].agreed, "agreed"), ({}, "has another budget")):
+        path = files[1].folder / "policy.toml"
+        edited = replace(Policy.from_toml(path), budget=Budget.of("3", "1e-5"))
+        edited.to_toml(path)
+        with pytest.raises(PolicyError, match=match):
+            replace(files[1], agreed=agreed).checked()
 
 
 def test_a_budget_is_never_amended_below_what_is_spent_or_reserved(owner: Path) -> None:

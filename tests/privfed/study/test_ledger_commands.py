@@ -23,6 +23,7 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions.exact import shown_down
 from privfed.reports.account import read
 from privfed.reports.budget import PolicyReport
+from privfed.reports.ledger_text import spending
 from privfed.reports.remarks import unspent
 from privfed.study.ledger_commands import _format_line, remaining_text, share_of
 from privfed.study.ledger_commands import budget as lines
@@ -138,6 +139,13 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     federation.ask(LevelSums(((),)))
     share = percent_of(ledger.spent(accountant).total, accountant.ceiling(budget))
     whole, kind, *_ = lines(ledger, "kind").splitlines()
+    one, in_force = lines(ledger, "study").splitlines()[1:3]
+    assert (
+        f"study one: 1 charge; rho 0.02 spent + 0 reserved; {share} of the budget; by itself" in one
+    )
+    assert "by itself at most epsilon" in kind and "by itself" not in whole
+    assert in_force == "budget in force: epsilon 8 at delta 1e-05, which is rho 1.23"
+    assert spending("p", "a", ledger.budget("kind")[1]).endswith("  by itself")
     assert f"; {share} of the budget; " in kind and share not in whole
     assert share_of(ledger, ledger.budget("kind")[1]) == share
     alone = float(federation.budget().remaining[0])
@@ -151,6 +159,9 @@ def test_what_is_left_is_one_figure_wherever_it_is_told(tmp_path: Path) -> None:
     assert remaining(Balance("a", ledger.taken(accountant)), policy) == shown_down(room)
     account = read(policy, {"a": ledger}, {})
     assert unspent(PolicyReport(account, (), {}, {})).endswith(f"up to ε {shown_down(room)}")
+    ledger.adopt(replace(policy, budget=Budget.of("9", "1e-5")), "two", amend=True)
+    assert "; it replaced an earlier one after the first charge" in lines(ledger, None)
+    ledger.adopt(policy, "two", amend=True)
     rest = accountant.ceiling(budget)[0] - ledger.taken(accountant)[0]
     ledger.adopt(policy, "three")
     ledger.reserve_share("three", (rest * Fraction(999999, 10**6), Fraction(0)), accountant)

@@ -9,14 +9,17 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from privfed import Gate
+from privfed.accountants.pure import PureEpsilon
 from privfed.errors import InputError
-from privfed.exchange.messages import Request
+from privfed.exchange.messages import Reason, Request
 from privfed.ledger import Ledger
+from privfed.ledger.refusals import EACH
 from privfed.ledger.registry import Registry
 from privfed.privacy.noise import SecureNoise
 from privfed.reports.page import BROWSERS
@@ -61,6 +64,25 @@ def got(server: LedgerServer, path: str, method: str = "GET", **headers: str) ->
 def words(html: str) -> str:
     """A page's text."""
     return " ".join(re.sub(r"<style>.*?</style>|<[^>]+>", " ", html, flags=re.DOTALL).split())
+
+
+def test_a_count_that_a_killed_gate_may_have_shortened_is_a_least(
+    owners: Path, server: LedgerServer
+) -> None:
+    """Its last refusals had no row yet; fewer have one each. A study that joined counts before it is charged."""
+    ledger = Ledger(owners / "clinic.db", "clinic", registry=Registry())
+    for number in range(EACH - 2):
+        ledger.refuse("server", f"again {number}", Reason.BUDGET, {"kind": "small.histogram"})
+    address = f"/{server.token}/"
+    ledger.reserve_share("second", (Fraction(1, 100), Fraction(0)), PureEpsilon())
+    first, own = (words(got(server, f"{address}{page}")[1]) for page in ("", "0/clinic"))
+    assert f"one of its limits {EACH} 20" in own and "at least" not in first + own
+    assert "… 2 at most ε 0.2" in first
+    ledger.refuse("server", "one more", Reason.BUDGET, {"kind": "small.histogram"})
+    ledger.close()
+    first, own = (words(got(server, f"{address}{page}")[1]) for page in ("", "0/clinic"))
+    assert f"at least {EACH + 1}" in first and f"at least {EACH + 1}" in own
+    assert "Last (UTC)" in own
 
 
 def test_the_page_says_what_is_spent_refused_and_intact(server: LedgerServer) -> None:

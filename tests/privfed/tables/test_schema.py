@@ -118,6 +118,15 @@ def test_unreadable_file(tmp_path: Path, content: bytes) -> None:
         Schema.from_toml(path)
 
 
+def test_a_file_saved_on_windows_reads_as_any(schema: Schema, tmp_path: Path) -> None:
+    """With its mark of the encoding and its ends of lines; a name keeps its letters."""
+    schema = replace(schema, name="Klinik Süd")
+    path = tmp_path / "schema.toml"
+    schema.to_toml(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert Schema.from_toml(path) == schema
+
+
 @pytest.mark.parametrize("kind", [np.int64, np.float32, int])
 def test_bounds_that_are_numpy_s_numbers_are_written_as_any(kind: type, tmp_path: Path) -> None:
     """A table's own least and greatest value, say: as a file, and as notebooks show it."""
