@@ -27,8 +27,8 @@ def with_means(
 ) -> np.ndarray:
     """Return the intercept at which synthetic records have given mean predictions, shape (outputs,).
 
-    For a rare class: where predictions are small, sums hardly depend on the weights, so that noisy gradients may
-    multiply its odds, while its own counts say what they can be. Records keep their order.
+    Where predictions are small, sums hardly depend on the weights, so that noisy gradients may multiply a rare
+    class's odds, though its own counts say what they can be. Records keep their order.
 
     Args:
         means: the classes' shares, by their counts.

@@ -81,10 +81,10 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     for _ in range(SETTINGS.n_histograms - 1):
         refinement.closer(params, signal)
     classes = refinement.shares()
-    if classes is not None and classes.rare and not unsure:
+    if classes is not None and classes.uncertain and not unsure:
         warnings.warn(
             "the noise of all counts leaves the odds of a class uncertain by a factor of "
-            f"{math.exp(classes.spread):.1f}: the budget is too small for so few records of a class, and the model "
+            f"{math.exp(classes.spread):.1f}: the budget is too small for so few records of it, and the model "
             "may be no better than a constant",
             Note,
             stacklevel=5,
@@ -133,9 +133,7 @@ class _Refinement:
             query = FeatureHistogram(_grid(finer))
             counts = self._ask(query, finer, self.purse.part(fraction))
         self.columns = [*(self.columns if counts is None else finer)[:-1], finer[-1]]
-        classes = self.shares()
-        rare = classes is not None and classes.rare
-        self.join(counts, self.ask_target(SETTINGS.max_target_fraction if rare else params.target))
+        self.join(counts, self.ask_target(params.target))
 
     def locating(self, signal: float) -> float:
         """Return the fraction of the budget for locating the mass, larger for seemingly wider bounds.

@@ -196,9 +196,9 @@ class Shares:
     spread: float  #: mean std of their log-odds
 
     @property
-    def rare(self) -> bool:
-        """Whether the records of a class are few for the noise."""
-        return self.spread > SETTINGS.rare_std
+    def uncertain(self) -> bool:
+        """Whether the records of the classes are few for the noise."""
+        return self.spread > SETTINGS.uncertain_std
 
     @classmethod
     def from_counts(

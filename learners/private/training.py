@@ -123,7 +123,7 @@ class _Training:
         result = look(self.federation, linear=self.linear, number=number)
         self.marginals, self.params, self.purse = result.marginals, result.params, result.purse
         self.noise, self.present = result.unit, result.present
-        self.rare = result.classes is not None and result.classes.rare
+        self.uncertain = result.classes is not None and result.classes.uncertain
         self.calibrated = self.params.calibrated and self.outcome.kind != "number"
         self._centre(result.noise, result.classes)
 
@@ -387,7 +387,7 @@ class _Training:
     ) -> float:
         """Calibrate classes: shift the intercept, and return the factor of the weights."""
         if not self.calibrated:
-            if self.rare:
+            if self.uncertain:
                 self.intercept = with_means(
                     self.means, self.outcome, self.intercept, added, sample_weight
                 )
