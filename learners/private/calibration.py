@@ -15,6 +15,29 @@ from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
 
 MIN_STD = 1e-6  #: Minimum std of a score for binning
+MEAN_STEPS = 50  #: Fixed-point steps to given mean predictions
+
+
+def with_means(
+    means: np.ndarray,
+    outcome: Outcome,
+    intercept: np.ndarray,
+    added: np.ndarray,
+    shares: np.ndarray,
+) -> np.ndarray:
+    """Return the intercept at which synthetic records have given mean predictions, shape (outputs,).
+
+    Where predictions are small, sums hardly depend on the weights, so that noisy gradients may multiply a rare
+    class's odds, though its own counts say what they can be. Records keep their order.
+
+    Args:
+        means: the classes' shares, by their counts.
+        outcome, intercept, added, shares: as in :class:`PlattScaling`.
+    """
+    for _ in range(MEAN_STEPS):
+        found = shares @ outcome.predictions(intercept + added) / shares.sum()
+        intercept = intercept + outcome.start(means) - outcome.start(found)
+    return intercept
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,6 +80,15 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     params = ModelParams.for_signal(ratio, number=number).with_linear(linear)
     for _ in range(SETTINGS.n_histograms - 1):
         refinement.closer(params, signal)
+    classes = refinement.shares()
+    if classes is not None and classes.uncertain and not unsure:
+        warnings.warn(
+            "the noise of all counts leaves the odds of a class uncertain by a factor of "
+            f"{math.exp(classes.spread):.1f}: the budget is too small for so few records of it, and the model "
+            "may be no better than a constant",
+            Note,
+            stacklevel=5,
+        )
     features, target = tuple(refinement.columns[:-1]), refinement.columns[-1]
     return Look(
         Marginals(features, target, refinement.count, signal),
@@ -88,7 +97,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
         sizes,
         unit / refinement.count,
         math.sqrt(refinement.variance) / refinement.count,
-        refinement.shares(),
+        classes,
     )
 
 

@@ -195,6 +195,11 @@ class Shares:
     means: np.ndarray  #: sum to one, shape (classes,)
     spread: float  #: mean std of their log-odds
 
+    @property
+    def uncertain(self) -> bool:
+        """Whether the records of the classes are few for the noise."""
+        return self.spread > SETTINGS.uncertain_std
+
     @classmethod
     def from_counts(
         cls, counts: np.ndarray, variance: float, records: float, uncertain: float

@@ -11,7 +11,7 @@ from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.private import synthetic_records
 from privfed.learners.private.basis import Basis, Trees
-from privfed.learners.private.calibration import PlattScaling
+from privfed.learners.private.calibration import PlattScaling, with_means
 from privfed.learners.private.grid import one_bin_each
 from privfed.learners.private.histogram_refinement import look
 from privfed.learners.private.main_effects import MainEffects
@@ -76,8 +76,7 @@ class _Training:
             self.marginals.records,
             self._prior(basis, leading, scale_factors),
         )
-        calibrated = self.params.calibrated and self.outcome.kind != "number"
-        if calibrated:
+        if self.calibrated:
             self.purse.paid(SETTINGS.score_fraction)
         steps = self._rounds(basis, posterior, scale_factors)
         leads, rounds = steps.weights, steps.taken
@@ -93,7 +92,7 @@ class _Training:
             outputs = range(self.outcome.classes)
             posterior_cov = np.array([covariance(*steps.last, output=k) for k in outputs])
             errors = self._errors(steps, others, codes, scale_factors)
-        if calibrated and rounds:
+        if rounds:
             factor = self._calibration(basis, weights, leading.features @ leads, sample_weight)
             weights = factor * weights
             posterior_cov = None if posterior_cov is None else factor**2 * posterior_cov
@@ -124,6 +123,8 @@ class _Training:
         result = look(self.federation, linear=self.linear, number=number)
         self.marginals, self.params, self.purse = result.marginals, result.params, result.purse
         self.noise, self.present = result.unit, result.present
+        self.uncertain = result.classes is not None and result.classes.uncertain
+        self.calibrated = self.params.calibrated and self.outcome.kind != "number"
         self._centre(result.noise, result.classes)
 
     def _centre(self, noise: float, rates: Shares | None) -> None:
@@ -385,6 +386,12 @@ class _Training:
         self, basis: Basis, weights: np.ndarray, added: np.ndarray, sample_weight: np.ndarray
     ) -> float:
         """Calibrate classes: shift the intercept, and return the factor of the weights."""
+        if not self.calibrated:
+            if self.uncertain:
+                self.intercept = with_means(
+                    self.means, self.outcome, self.intercept, added, sample_weight
+                )
+            return 1.0
         scaling = PlattScaling.from_scores(self.outcome, self.intercept, added, sample_weight)
         if scaling is None:
             return 1.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from privfed.learners.private.calibration import PlattScaling
+from privfed.learners.private.calibration import PlattScaling, with_means
 from privfed.learners.private.queries import COUNT
 from privfed.learners.private.settings import SETTINGS
 from privfed.learners.private.target_link import Outcome
@@ -61,3 +61,23 @@ def test_cut_offs_rise_where_many_scores_are_alike() -> None:
     added[:10] = np.random.default_rng(0).normal(size=(10, 3))
     found = PlattScaling.from_scores(Outcome("classes", 3, 0, 2), np.zeros(3), added, np.ones(100))
     assert found is not None and (np.diff(found.cuts, axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["binary", "classes"])
+def test_given_mean_predictions_are_met(kind: str) -> None:
+    """Over weighted records, also where scores vary by more than the classes' odds."""
+    rng = np.random.default_rng(0)
+    outcome = Outcome("binary") if kind == "binary" else Outcome("classes", 3)
+    means = np.array([0.013]) if kind == "binary" else np.array([0.9, 0.09, 0.01])
+    added = rng.normal(0.5, 1.5, (2_000, outcome.classes))
+    shares = rng.uniform(0.5, 1.5, 2_000)
+    intercept = with_means(means, outcome, outcome.start(means), added, shares)
+    assert shares @ outcome.predictions(intercept + added) / shares.sum() == pytest.approx(means)
+    assert intercept.shape == (outcome.classes,)
+
+
+def test_no_rounds_leave_the_intercept() -> None:
+    """Without functions every record has the share already."""
+    means, added = np.array([0.02]), np.zeros((10, 1))
+    start = Outcome("binary").start(means)
+    assert with_means(means, Outcome("binary"), start, added, np.ones(10)) == pytest.approx(start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ from scipy.special import expit
 from sklearn.metrics import log_loss, roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
+from privfed.errors import Note
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
 from privfed.learners.private import training
 from privfed.learners.private.posterior import WeightPosterior
@@ -228,7 +230,36 @@ def test_wide_bounds_cost_little() -> None:
     assert far > near - 0.02
 
 
-@pytest.mark.filterwarnings("ignore:the noise in all histograms")
+@pytest.mark.filterwarnings("ignore:the noise of all")
+@pytest.mark.parametrize("seed", [0, 5])
+def test_noise_does_not_multiply_the_odds_of_a_rare_class(seed: int) -> None:
+    """Log loss over that of the true share, where nothing can be learned: 1.73 (seed 5) without its counts' part."""
+    rng, rate = np.random.default_rng(seed), 0.03
+    names = [f"x{k}" for k in range(8)]
+    table = pd.DataFrame(rng.normal(size=(2_000, 8)).clip(-3, 3), columns=names)
+    train = table[:1_000].assign(y=(rng.random(1_000) < rate).astype(int))
+    columns = tuple(Column(name, lower=-3, upper=3) for name in names)
+    schema = Schema(columns, Column("y", "integer", 0, 1))
+    model = RuleFitClassifier(random_state=seed)
+    model.fit(federation(train, schema, "0.5", clients=5, seed=seed))
+    losses = [
+        -(rate * np.log(p) + (1 - rate) * np.log1p(-p)).mean()
+        for p in (model.predict_proba(table[1_000:])[:, 1], rate)
+    ]
+    assert losses[0] < 1.15 * losses[1]
+
+
+def test_a_share_that_stays_uncertain_is_said_and_even_classes_are_no_such_case() -> None:
+    """A note for twenty records of a class at epsilon .5, none for even classes."""
+    rare = frame(2_000).assign(y=(np.arange(2_000) < 20).astype(int))
+    with pytest.warns(Note, match="leaves the odds of a class uncertain by a factor of"):
+        RuleFitClassifier().fit(federation(rare, BINARY, "0.5"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Note)
+        RuleFitClassifier().fit(federation(frame(2_000), BINARY, "0.5"))
+
+
+@pytest.mark.filterwarnings("ignore:the noise of all histograms")
 @pytest.mark.parametrize("records", [0, 1, 20])
 def test_hardly_any_records_give_hardly_more_than_a_constant(records: int) -> None:
     """A model knows its own noise: on the mean of three seeds, no loss above a fair coin's by much."""
@@ -244,7 +275,7 @@ def test_hardly_any_records_give_hardly_more_than_a_constant(records: int) -> No
     assert np.mean(losses) < np.log(2) + 0.15
 
 
-@pytest.mark.filterwarnings("ignore:the noise in all histograms")
+@pytest.mark.filterwarnings("ignore:the noise of all histograms")
 def test_a_mean_is_not_read_out_of_the_noise() -> None:
     """Where noise alone may be all records that are counted, a number's mean comes first (15 away else)."""
     names = ["a", "b", "c"]
