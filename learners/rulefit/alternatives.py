@@ -78,7 +78,9 @@ class Alternatives:
                 for name, low, high in self.cutoffs
             )
             parts.append(f"cut-off{'s' * (len(self.cutoffs) > 1)} {ends}")
-        if 0 < self.compared < 2 * self.others:
+        if 0 < self.compared == self.others:
+            parts.append(f"or any other candidate ({self.others})")
+        elif 0 < self.compared < 2 * self.others:
             parts.append(f"or most other candidates ({self.others} of {self.compared})")
         elif self.best is not None:
             best = (

@@ -6,6 +6,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -59,6 +60,7 @@ from privfed.tables.schema import Schema, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_LINES = 100  #: Of a score card beside its model; a longer one is not added up by hand
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved unchanged
 
 
@@ -466,6 +468,15 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
                 "score cards are for two classes; for several, use predict_proba() and table()"
             )
         return ScoreCard.from_ensemble(self.ensemble_, max_points)
+
+    def to_html(self) -> str:
+        """Return plot, text and score card, if there is one for people to use, as HTML; errors as :meth:`plot`."""
+        html = super().to_html()
+        with suppress(InputError):
+            card = self.scorecard()
+            if len(card.table()) <= MOST_LINES:
+                html += f"<details><summary><strong>Score card</strong></summary>{card.to_html()}</details>"
+        return html
 
     def readable(self) -> dict[str, Any]:
         """Return rules and linear terms; the linear predictor is the log-odds of class 1, or each class's score."""

@@ -31,6 +31,7 @@ from privfed.learners.pictures import (
     titled,
     tree,
 )
+from privfed.learners.rulefit import estimator
 from privfed.tables.schema import Column
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
@@ -229,6 +230,17 @@ def test_notebooks_show_fitted_models() -> None:
     personal = fitted("personal")._repr_html_()
     assert "<figure>" not in personal and "those read: A, B, C" in personal
     assert "&lt;b&gt;" in html_of(fitted("forest").plot(), "x", "<b>")
+
+
+def test_a_model_of_two_classes_is_shown_with_its_score_card(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every line of it, below the text; a long one is left out, as nobody adds it up by hand."""
+    rules = fitted("rules")
+    shown = rules._repr_html_()
+    assert shown.endswith(f"{rules.scorecard().to_html()}</details>")
+    monkeypatch.setattr(estimator, "MOST_LINES", len(rules.scorecard().table()) - 1)
+    assert "<details>" not in rules._repr_html_()
 
 
 def test_long_sentences_of_a_model_are_broken_on_pages_and_rows_of_tables_are_not() -> None:

@@ -183,6 +183,8 @@ def test_other_cut_offs_become_a_range_and_other_rules_a_name_and_a_number() -> 
     assert found.text(SCHEMA) == "cut-off age 55 to 66; or GCS <= 6 (and 2 more)"
     most = Alternatives.of(own, alike, 5, SCHEMA)
     assert most.text(SCHEMA) == "cut-off age 55 to 66; or most other candidates (3 of 5)"
+    every = Alternatives.of(own, alike, 3, SCHEMA)
+    assert every.text(SCHEMA) == "cut-off age 55 to 66; or any other candidate (3)"
 
 
 def test_each_cut_off_of_a_rule_has_its_range() -> None:
