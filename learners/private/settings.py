@@ -45,9 +45,8 @@ class Settings:
     uniform_rate: float = 4.0  #: how fast the target's counts turn uniform beyond that
     min_level_std: float = 0.5  #: prior of what a model adds to the intercept, log-odds
     max_level_std: float = 1.0  #: the same at most
-    uncertain_std: float = (
-        0.6  #: of the log-odds of shares, above which counts alone set the mean prediction
-    )
+    #: of the log-odds of the classes' shares, above which counts alone set the mean prediction
+    uncertain_std: float = 0.6
     residual_clips: tuple[float, float] = (1.5, 3.0)  #: least and greatest, in a residual's std
     clipped_variance: float = 0.05  #: fraction of the target's variance that the limit may cut off
     prediction_quantile: float = 0.05  #: synthetic predictions beyond are clipped in residuals
