@@ -475,7 +475,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         with suppress(InputError):
             card = self.scorecard()
             if len(card.table()) <= MOST_LINES:
-                html += f"<details><summary><strong>Score card</strong></summary>{card.to_html()}</details>"
+                html += f"<details open><summary><strong>Score card</strong></summary>{card.to_html()}</details>"
         return html
 
     def readable(self) -> dict[str, Any]:
