@@ -19,7 +19,7 @@ ASPECTS = ("study", "round", "kind", "client", "principal", "month", "model")
 
 @click.group()
 def ledger() -> None:
-    """Verify, show or export ledgers, state or set their budgets: a study's, a folder's, or one file's."""
+    """Verify, show or export ledgers, and set their budgets. They are a study's, a folder's, or one file."""
     defer("scipy.stats", "pandas")
 
 
@@ -33,7 +33,7 @@ def ledger() -> None:
 )
 @click.option("--witness", default="", help="File or address of heads that a witness keeps.")
 def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: str) -> int:
-    """Recompute all hash chains; exit 1 if one was rewritten or misses a head that was seen.
+    """Recompute all hash chains. Exit 1 if one was rewritten or misses a head that was seen.
 
     FOLDER is a study's output, a folder of persistent ledgers, or one ledger's file. Heads known on this
     machine are looked up by the ledger, wherever its file lies.
@@ -89,7 +89,7 @@ def show(folder: Path, policy: str | None, client: str | None) -> int:
 @policy_option
 @client_option
 def export(folder: Path, form: str, policy: str | None, client: str | None) -> int:
-    """Write all rows to standard output, payloads included in JSON lines (only their sizes in CSV)."""
+    """Write all rows to standard output. JSON lines include payloads, CSV only their sizes."""
     ledgers = _Ledgers(folder, policy, client)
     for number, (_, _, ledger) in enumerate(ledgers):
         lines = ledger.export(form)
@@ -106,7 +106,8 @@ def export(folder: Path, form: str, policy: str | None, client: str | None) -> i
 @policy_option
 @client_option
 def budget(folder: Path, by: str | None, policy: str | None, client: str | None) -> int:
-    """Show each client's spending per policy, or what persistent ledgers hold and have remaining."""
+    """Show each client's spending, and what is left. Of a study per policy; of persistent ledgers
+    what they hold."""
     from privfed.reports.ledger_text import SPENDING, spending
     from privfed.study import ledger_commands
 
@@ -137,7 +138,7 @@ def budget(folder: Path, by: str | None, policy: str | None, client: str | None)
 @policy_option
 @client_option
 def noise(folder: Path, policy: str | None, client: str | None) -> int:
-    """Test the noise of every release ever made: is it what was charged? Exit 1 if it is not.
+    """Test whether all noise ever drawn is what was charged. Exit 1 if it is not.
 
     For the data owners: it reads the sums that each one's gate keeps beside her ledger.
     """
@@ -161,7 +162,7 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Default: a free one.")
 @click.option("--witness", default="", help="File or address of heads that a witness keeps.")
 def serve(folders: tuple[Path, ...], port: int, witness: str) -> int:
-    """Show ledgers in a browser, read-only, on this machine alone, until stopped.
+    """Show ledgers in a browser, read-only. On this machine alone, until stopped.
 
     FOLDERS are studies' outputs, folders of persistent ledgers, or ledgers' files. The address holds
     a token that is new each time: whoever has it reads the page.
@@ -185,7 +186,7 @@ def serve(folders: tuple[Path, ...], port: int, witness: str) -> int:
 @click.option("--delta", help="Its delta; unchanged by default.")
 @client_option
 def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None) -> int:
-    """Set the budget of persistent ledgers: the owners' decision, recorded as an amendment.
+    """Set the budget of persistent ledgers. The owners decide on it; it is recorded as an amendment.
 
     FOLDER is a folder of persistent ledgers, or one ledger's file. Ceilings certified under the
     earlier budget no longer hold for later queries.
@@ -203,7 +204,7 @@ def set_budget(folder: Path, epsilon: str, delta: str | None, client: str | None
 @click.argument("study")
 @client_option
 def seal(folder: Path, study: str, client: str | None) -> int:
-    """Close STUDY for ever in persistent ledgers: the unused part of its share returns to the budget.
+    """Close STUDY for ever in persistent ledgers. The unused part of its share returns to the budget.
 
     A study that ends seals itself; this is for one that was killed.
     """
@@ -218,7 +219,7 @@ def seal(folder: Path, study: str, client: str | None) -> int:
 @click.argument("file", type=PATH)
 @click.argument("folder", type=PATH)
 def backup(file: Path, folder: Path) -> int:
-    """Copy the ledger in FILE, and what lies beside it, into a new FOLDER while gates go on.
+    """Copy the ledger in FILE into a new FOLDER. So is what lies beside it; gates may go on.
 
     The copy holds the owner's secret: it is for the owner alone.
     """
@@ -234,7 +235,7 @@ def backup(file: Path, folder: Path) -> int:
 @click.option("--head", multiple=True, help="The last head that others saw of it, seq:hash.")
 @click.option("--witness", default="", help="File or address of heads that a witness keeps.")
 def restore(folder: Path, file: Path, head: tuple[str, ...], witness: str) -> int:
-    """Put the copy in FOLDER in the place of the lost ledger FILE, unless it was charged since.
+    """Put the copy in FOLDER in the place of ledger FILE. Refused if the lost one was charged since.
 
     Every head known of it must be in the copy, and at least one must be known.
     """
@@ -249,7 +250,7 @@ def restore(folder: Path, file: Path, head: tuple[str, ...], witness: str) -> in
 @ledger.command()
 @click.argument("file", type=PATH)
 def reopen(file: Path) -> int:
-    """Let the gate of one ledger's FILE answer again, after a protected query failed and was mended."""
+    """Let the gate of one ledger's FILE answer again. After a protected query failed and was mended."""
     from privfed.study import ledger_commands
 
     ledger_commands.check_ledger_file(file)
@@ -260,7 +261,7 @@ def reopen(file: Path) -> int:
 @ledger.command()
 @click.argument("file", type=PATH)
 def forget(file: Path) -> int:
-    """Forget the ledger that was last seen at FILE, which is gone or was begun anew on purpose."""
+    """Forget the ledger that was last seen at FILE. It is gone, or was begun anew on purpose."""
     from privfed.ledger.registry import Registry
 
     known = Registry().forget(file)
@@ -271,7 +272,7 @@ def forget(file: Path) -> int:
 @ledger.command("renew-secret")
 @click.argument("file", type=PATH)
 def renew_secret(file: Path) -> int:
-    """Make another secret beside a ledger's FILE, in place of a lost one: recorded in the ledger.
+    """Make another secret beside a ledger's FILE. In place of a lost one; the ledger records it.
 
     The owner's own random draws then differ from before, also for a query that is asked again.
     """
@@ -306,7 +307,7 @@ def new_key(file: Path) -> int:
 @click.option("--old", type=PATH, help="The key that signs the ledger now.")
 @click.option("--lost", is_flag=True, help="The old key is lost; the ledger records this.")
 def rotate_key(file: Path, new: Path, old: Path | None, lost: bool) -> int:
-    """Let the key NEW sign the ledger in FILE from now on, recorded under the signature of --old."""
+    """Let the key NEW sign the ledger in FILE from now on. Recorded under the signature of --old."""
     from privfed.exchange.signing import read_key
     from privfed.study import ledger_commands
 
@@ -327,7 +328,7 @@ def rotate_key(file: Path, new: Path, old: Path | None, lost: bool) -> int:
 @click.argument("file", type=PATH)
 @click.argument("keys", nargs=-1, type=PATH)
 def check_key(file: Path, keys: tuple[Path, ...]) -> int:
-    """Verify the ledger in FILE, list the keys that signed it, and check KEYS (or .pub files) against them.
+    """Verify the ledger in FILE, and list its signing keys. Checks KEYS (or .pub files) against them.
 
     Exit status 1 if a key is not the one that signs now.
     """

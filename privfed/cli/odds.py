@@ -24,7 +24,7 @@ from privfed.lazy import defer
     help="How common a yes is, for a question about a person that is answered by yes or no.",
 )
 def epsilon(epsilon: str | None, delta: str, risk: str | None, accused: float, rate: float) -> int:
-    """Say what EPSILON means in odds; or with --risk, the largest epsilon that keeps to given odds.
+    """Say what EPSILON means in odds. With --risk, the largest epsilon that keeps to given odds.
 
     \b
     privfed epsilon 2

@@ -25,7 +25,7 @@ def release(
     key: Path | None,
     out: Path | None,
 ) -> int:
-    """Decide by rule whether the model in FOLDER may leave, and certify it.
+    """Decide by rule whether the model in FOLDER may leave. Certifies the decision.
 
     \b
     privfed release FOLDER --thresholds thresholds.toml

@@ -71,7 +71,8 @@ def audit(
     scores: bool,
     audit_training: bool,
 ) -> int:
-    """Train under each policy, attack the releases, write the budget report.
+    """Train under each policy, attack the releases, report. The report is of budgets, attacks and
+    performance.
 
     STUDY is a .toml file; default: this folder's study.toml, else the built-in study of five clinics.
     """
@@ -116,7 +117,7 @@ def attack(
     scores: bool,
     **tables: Any,
 ) -> int:
-    """Attack a finished study's releases in the folder PATH again, or a scikit-learn model's file.
+    """Attack a finished study's releases again. PATH is its folder, or a scikit-learn model's file.
 
     \b
     privfed attack FOLDER
@@ -185,7 +186,8 @@ def report(
     against: Path | None,
     simulation: bool,
 ) -> int:
-    """Rewrite the report of a finished study in FOLDER, write a page for a board or a regulator, or compare two runs."""
+    """Rewrite the report of a finished study in FOLDER. Or write a page for a board or a regulator,
+    or compare two runs."""
     from privfed.study import assembly
     from privfed.study.output import Output
 
@@ -270,7 +272,7 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
     overwrite: bool,
     mlflow: bool,
 ) -> int:
-    """Run a study at many epsilons, seeds and settings; write one table and a figure to --out.
+    """Run a study at many epsilons, seeds and settings. Writes one table and a figure to --out.
 
     Runs that --out holds already are not repeated, whatever ended the command before.
     """
@@ -335,7 +337,7 @@ def predict(
     shelf: Path | None,
     overwrite: bool,
 ) -> int:
-    """Predict each row of a .csv TABLE by a MODEL.json that a study or ``save`` wrote."""
+    """Predict each row of a .csv TABLE by a MODEL.json. A study or ``save`` wrote that."""
     from privfed.study import prediction
 
     predicted = prediction.predict(model, table, client, shelf)
@@ -352,7 +354,7 @@ def predict(
 def synthesize(
     model: Path, rows: int, random_state: int | None, out: Path | None, overwrite: bool
 ) -> int:
-    """Write made-up records with labels from a private MODEL.json, as private as the model.
+    """Write made-up records from a private MODEL.json. With labels, and as private as the model.
 
     They are drawn from the model and its public schema alone: no record is read, and no budget charged.
     """
@@ -372,7 +374,7 @@ def synthesize(
     "--utility", is_flag=True, help="Also the error of counts and means under the budget."
 )
 def price(study: Path | None, epsilon: str | None, delta: str | None, utility: bool) -> int:
-    """Bound a study's cost from above: the fraction of each client's budget. Reads no records.
+    """Bound a study's cost from above. As the fraction of each client's budget; reads no records.
 
     Exit status 2 if no policy with a budget fits it.
     """
@@ -418,7 +420,8 @@ def schema(
     overwrite: bool,
     **form: str | None,
 ) -> int:
-    """Write a schema template for a TABLE (.csv, .csv.gz, .zip, .xlsx): names and kinds, without bounds."""
+    """Write a schema template for a TABLE. Names and kinds, without bounds; of a .csv, .csv.gz,
+    .zip or .xlsx."""
     from privfed.study import scaffold
     from privfed.tables.csv_text import Text
 
@@ -432,7 +435,8 @@ def schema(
 @click.command()
 @click.argument("group", required=False)
 def plugins(group: str | None) -> int:
-    """List installed plugins: laws, mechanisms, accountants, queries, learners, attacks; of one GROUP, say what each is."""
+    """List installed plugins. Laws, mechanisms, accountants, queries, learners, attacks; of one
+    GROUP, what each is."""
     from privfed.questions import plugins as installed
     from privfed.reports.words import about
 

@@ -120,6 +120,18 @@ def test_an_option_answers_to_the_one_name_that_help_shows(
         command.make_parser(click.Context(command)).parse_args([formerly, "7"])
 
 
+@pytest.mark.parametrize("groups", [
+    [], *([name] for name, one in commands.commands.items() if isinstance(one, click.Group)),
+])  # fmt: skip
+def test_lists_of_commands_have_whole_sentences(
+    groups: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What does not fit on a line would end in dots."""
+    status([*groups, "--help"])
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
+    assert listed and not [line for line in listed if line.endswith("...")]
+
+
 def test_a_command_has_one_name() -> None:
     """``ledger set-budget`` is no longer ``ledger amend``, too."""
     assert status(["ledger", "amend", "nowhere", "--epsilon", "1"]) == BAD_INPUT
