@@ -35,7 +35,7 @@ def study() -> None:
 @click.option("--lasting/--simulation", default=None, help="Persistent ledgers, one budget.")
 @click.option("--yes", is_flag=True, help="Ask nothing: options left out take their defaults.")
 def new_study(folder: Path, yes: bool, **given: Any) -> int:
-    """Write the files of a study into FOLDER. Asks for the options left out.
+    """Write the files of a study into FOLDER. It asks for the options that are left out.
 
     No record's value is shown or written: bounds and categories are public knowledge.
     """

@@ -106,8 +106,8 @@ def export(folder: Path, form: str, policy: str | None, client: str | None) -> i
 @policy_option
 @client_option
 def budget(folder: Path, by: str | None, policy: str | None, client: str | None) -> int:
-    """Show each client's spending, and what is left. Of a study per policy; of persistent ledgers
-    what they hold."""
+    """Show each client's spending, and what is left. A study is shown by policy, persistent ledgers
+    by what they hold."""
     from privfed.reports.ledger_text import SPENDING, spending
     from privfed.study import ledger_commands
 
@@ -162,7 +162,7 @@ def noise(folder: Path, policy: str | None, client: str | None) -> int:
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Default: a free one.")
 @click.option("--witness", default="", help="File or address of heads that a witness keeps.")
 def serve(folders: tuple[Path, ...], port: int, witness: str) -> int:
-    """Show ledgers in a browser, read-only. On this machine alone, until stopped.
+    """Show ledgers in a browser, read-only. The page is for this machine alone, until stopped.
 
     FOLDERS are studies' outputs, folders of persistent ledgers, or ledgers' files. The address holds
     a token that is new each time: whoever has it reads the page.
@@ -219,7 +219,8 @@ def seal(folder: Path, study: str, client: str | None) -> int:
 @click.argument("file", type=PATH)
 @click.argument("folder", type=PATH)
 def backup(file: Path, folder: Path) -> int:
-    """Copy the ledger in FILE into a new FOLDER. So is what lies beside it; gates may go on.
+    """Copy the ledger in FILE into a new FOLDER. What lies beside it is copied, too; gates may go
+    on.
 
     The copy holds the owner's secret: it is for the owner alone.
     """
@@ -235,7 +236,8 @@ def backup(file: Path, folder: Path) -> int:
 @click.option("--head", multiple=True, help="The last head that others saw of it, seq:hash.")
 @click.option("--witness", default="", help="File or address of heads that a witness keeps.")
 def restore(folder: Path, file: Path, head: tuple[str, ...], witness: str) -> int:
-    """Put the copy in FOLDER in the place of ledger FILE. Refused if the lost one was charged since.
+    """Put the copy in FOLDER in the place of ledger FILE. It is refused if the lost one was charged
+    since.
 
     Every head known of it must be in the copy, and at least one must be known.
     """
@@ -250,7 +252,8 @@ def restore(folder: Path, file: Path, head: tuple[str, ...], witness: str) -> in
 @ledger.command()
 @click.argument("file", type=PATH)
 def reopen(file: Path) -> int:
-    """Let the gate of one ledger's FILE answer again. After a protected query failed and was mended."""
+    """Let the gate of one ledger's FILE answer again. It is closed since a protected
+    query failed; mend the cause first."""
     from privfed.study import ledger_commands
 
     ledger_commands.check_ledger_file(file)
@@ -261,7 +264,7 @@ def reopen(file: Path) -> int:
 @ledger.command()
 @click.argument("file", type=PATH)
 def forget(file: Path) -> int:
-    """Forget the ledger that was last seen at FILE. It is gone, or was begun anew on purpose."""
+    """Forget the ledger that was last seen at FILE. It must be gone, or begun anew on purpose."""
     from privfed.ledger.registry import Registry
 
     known = Registry().forget(file)
@@ -272,7 +275,8 @@ def forget(file: Path) -> int:
 @ledger.command("renew-secret")
 @click.argument("file", type=PATH)
 def renew_secret(file: Path) -> int:
-    """Make another secret beside a ledger's FILE. In place of a lost one; the ledger records it.
+    """Make another secret beside a ledger's FILE. It replaces a lost one, and the ledger records
+    it.
 
     The owner's own random draws then differ from before, also for a query that is asked again.
     """
@@ -307,7 +311,7 @@ def new_key(file: Path) -> int:
 @click.option("--old", type=PATH, help="The key that signs the ledger now.")
 @click.option("--lost", is_flag=True, help="The old key is lost; the ledger records this.")
 def rotate_key(file: Path, new: Path, old: Path | None, lost: bool) -> int:
-    """Let the key NEW sign the ledger in FILE from now on. Recorded under the signature of --old."""
+    """Let the key NEW sign the ledger in FILE from now on. The change is signed by --old."""
     from privfed.exchange.signing import read_key
     from privfed.study import ledger_commands
 
@@ -328,7 +332,8 @@ def rotate_key(file: Path, new: Path, old: Path | None, lost: bool) -> int:
 @click.argument("file", type=PATH)
 @click.argument("keys", nargs=-1, type=PATH)
 def check_key(file: Path, keys: tuple[Path, ...]) -> int:
-    """Verify the ledger in FILE, and list its signing keys. Checks KEYS (or .pub files) against them.
+    """Verify the ledger in FILE, and list its signing keys. KEYS (or .pub files) are checked
+    against them.
 
     Exit status 1 if a key is not the one that signs now.
     """

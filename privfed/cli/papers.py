@@ -15,7 +15,8 @@ from privfed.cli.common import FINE, PATH
 )
 @click.option("--data", type=PATH, help="Folder of the data sets that are not bundled, NAME.csv.")
 def reproduce(table: str | None, listed: bool, quick: bool, data: Path | None) -> int:
-    """Rerun a TABLE of a learner's paper. Shows its figures beside ours, such as rulefit/table-1."""
+    """Rerun a TABLE of a learner's paper. Its figures are shown beside ours; rulefit/table-1 is
+    one."""
     from privfed.reports.provenance import provenance
     from privfed.study import papers
 

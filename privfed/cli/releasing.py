@@ -25,7 +25,7 @@ def release(
     key: Path | None,
     out: Path | None,
 ) -> int:
-    """Decide by rule whether the model in FOLDER may leave. Certifies the decision.
+    """Decide by rule whether the model in FOLDER may leave. A certificate records the decision.
 
     \b
     privfed release FOLDER --thresholds thresholds.toml

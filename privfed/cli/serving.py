@@ -46,7 +46,7 @@ which_option = click.option(
 @click.option("--metrics", type=int, help="Port on this machine alone, for /health and /metrics.")
 @click.option("--log", help="File of the log, kept below 100 MB; default: standard error.")
 def serve_client(owner: Path | None, amend: bool, yes: bool, check: bool, **given: Any) -> int:
-    """Serve a data owner's records through its gate. Until stopped.
+    """Serve a data owner's records through its gate. It runs until stopped.
 
     OWNER is a .toml file with all of the options; options on the command line replace its own. Paths start
     in the folder of the file, those of options in the current one. When it is told to stop, it answers what
@@ -161,7 +161,7 @@ def owner() -> None:
 @click.option("--client", required=True, help="The owner's name, one of the study's clients.")
 @which_option
 def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
-    """Write an owner's files for STUDY into FOLDER. Schema, policy, key and owner.toml."""
+    """Write an owner's files for STUDY into FOLDER. They are schema, policy, key and owner.toml."""
     from privfed.engines.owner_file import MASKING_KEY
     from privfed.study import Study
     from privfed.study.deployed import Deployment
@@ -186,7 +186,8 @@ def new_owner(folder: Path, study: Path, client: str, policy: str) -> int:
 @which_option
 @click.option("--yes", is_flag=True, help="Agree unasked.")
 def join_study(folder: Path, study: Path, policy: str, yes: bool) -> int:
-    """Let the owner in FOLDER join a further STUDY. Under the ledger, key and budget that are hers.
+    """Let the owner in FOLDER join a further STUDY. It keeps the ledger, key and budget that are
+    hers.
 
     Shows its price and what it asks before anything is written; once agreed, its share is reserved.
     """

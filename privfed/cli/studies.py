@@ -71,7 +71,7 @@ def audit(
     scores: bool,
     audit_training: bool,
 ) -> int:
-    """Train under each policy, attack the releases, report. The report is of budgets, attacks and
+    """Train under each policy, attack the releases, report. The report has budgets, attacks and
     performance.
 
     STUDY is a .toml file; default: this folder's study.toml, else the built-in study of five clinics.
@@ -186,8 +186,8 @@ def report(
     against: Path | None,
     simulation: bool,
 ) -> int:
-    """Rewrite the report of a finished study in FOLDER. Or write a page for a board or a regulator,
-    or compare two runs."""
+    """Rewrite the report of a finished study in FOLDER. Options write a page for a board or a
+    regulator, or compare two runs."""
     from privfed.study import assembly
     from privfed.study.output import Output
 
@@ -272,7 +272,7 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
     overwrite: bool,
     mlflow: bool,
 ) -> int:
-    """Run a study at many epsilons, seeds and settings. Writes one table and a figure to --out.
+    """Run a study at many epsilons, seeds and settings. One table and a figure go to --out.
 
     Runs that --out holds already are not repeated, whatever ended the command before.
     """
@@ -337,7 +337,8 @@ def predict(
     shelf: Path | None,
     overwrite: bool,
 ) -> int:
-    """Predict each row of a .csv TABLE by a MODEL.json. A study or ``save`` wrote that."""
+    """Predict each row of a .csv TABLE by a MODEL.json. The model is one that a study or ``save``
+    wrote."""
     from privfed.study import prediction
 
     predicted = prediction.predict(model, table, client, shelf)
@@ -354,7 +355,8 @@ def predict(
 def synthesize(
     model: Path, rows: int, random_state: int | None, out: Path | None, overwrite: bool
 ) -> int:
-    """Write made-up records from a private MODEL.json. With labels, and as private as the model.
+    """Write made-up records from a private MODEL.json. They have labels, and are as private as the
+    model.
 
     They are drawn from the model and its public schema alone: no record is read, and no budget charged.
     """
@@ -374,7 +376,7 @@ def synthesize(
     "--utility", is_flag=True, help="Also the error of counts and means under the budget."
 )
 def price(study: Path | None, epsilon: str | None, delta: str | None, utility: bool) -> int:
-    """Bound a study's cost from above. As the fraction of each client's budget; reads no records.
+    """Bound a study's cost from above. It is a fraction of each client's budget; no record is read.
 
     Exit status 2 if no policy with a budget fits it.
     """
@@ -420,8 +422,8 @@ def schema(
     overwrite: bool,
     **form: str | None,
 ) -> int:
-    """Write a schema template for a TABLE. Names and kinds, without bounds; of a .csv, .csv.gz,
-    .zip or .xlsx."""
+    """Write a schema template for a TABLE. It has names and kinds, without bounds; TABLE is a .csv,
+    .csv.gz, .zip or .xlsx."""
     from privfed.study import scaffold
     from privfed.tables.csv_text import Text
 
@@ -435,8 +437,8 @@ def schema(
 @click.command()
 @click.argument("group", required=False)
 def plugins(group: str | None) -> int:
-    """List installed plugins. Laws, mechanisms, accountants, queries, learners, attacks; of one
-    GROUP, what each is."""
+    """List installed plugins. These are laws, mechanisms, accountants, queries, learners and attacks;
+    with GROUP, its plugins and what each is."""
     from privfed.questions import plugins as installed
     from privfed.reports.words import about
 
