@@ -9,8 +9,11 @@ unexport PYTHONDONTWRITEBYTECODE
 audit: $(VENV)/installed
 	$(BIN)/privfed audit --out audit --overwrite
 
+# One process more than there are cores: some tests wait for other processes.
+WORKERS = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
+
 test: $(VENV)/developing
-	$(BIN)/pytest -q -n auto --dist loadfile $(OPTIONS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile $(OPTIONS)
 
 # The suite, and which share of the code's branches it takes; the figure is the last line.
 coverage: OPTIONS = --cov --cov-report=

@@ -224,7 +224,7 @@ def _coin(odds: np.ndarray) -> np.ndarray:
 
 def _excess(p: np.ndarray, q: np.ndarray, rho: float, orders: np.ndarray) -> np.ndarray:
     """Return the divergences of coins p from q in excess of rho-zCDP, shape (coins, orders)."""
-    divergence = np.logaddexp.reduce(orders * p + (1 - orders) * q, axis=0) / (orders - 1)
+    divergence = np.logaddexp(*(orders * p + (1 - orders) * q)) / (orders - 1)
     return np.asarray(divergence - rho * orders)
 
 

@@ -13,7 +13,13 @@ import numpy as np
 from privfed.attacks.finding import Finding
 from privfed.audits.bounds import verdict
 from privfed.audits.test_statistics import Truths, statistics
-from privfed.audits.threshold_tests import DecisionRule, PrivacyClaim, choose, judge
+from privfed.audits.threshold_tests import (
+    DecisionRule,
+    PrivacyClaim,
+    choose,
+    judge,
+    largest_strength,
+)
 from privfed.errors import InputError
 
 #: Returns outputs of the mechanism on one fixed input, shape (runs,) or (runs, cells).
@@ -107,7 +113,7 @@ def audit_moves(
     strengths = _strengths(drawn, claim)
     best = int(np.argmax(strengths))
     worst, outputs = drawn[best if claim.proven(float(strengths[best])) > claim.epsilon else 0]
-    rules, _ = choose(statistics(*outputs, worst.truths), *outputs, claim, alpha)
+    rules = choose(statistics(*outputs, worst.truths), *outputs, claim, alpha)
     return _finding(rules, worst.outputs(remaining), claim, alpha, trials, name, worst.name)
 
 
@@ -125,10 +131,12 @@ def _extend(known: Drawn, runs: int) -> Drawn:
 
 def _strengths(drawn: Sequence[Drawn], claim: PrivacyClaim) -> np.ndarray:
     """The strength of each move's best rule, at a level at which it is rarely above 0 by chance."""
-    choices = (
-        choose(statistics(*outputs, move.truths), *outputs, claim, 1.0) for move, outputs in drawn
+    return np.array(
+        [
+            largest_strength(statistics(*outputs, move.truths), *outputs, claim, 1.0)
+            for move, outputs in drawn
+        ]
     )
-    return np.array([strength for _, strength in choices])
 
 
 def audit_outputs(
@@ -151,7 +159,7 @@ def audit_outputs(
         raise InputError("an audit needs at least 10 outputs under each input")
     sizes = [int(len(outputs) * SELECTION) for outputs in both]
     first, second = (outputs[:size] for outputs, size in zip(both, sizes, strict=True))
-    rules, _ = choose(statistics(first, second), first, second, claim, alpha)
+    rules = choose(statistics(first, second), first, second, claim, alpha)
     first, second = (outputs[size:] for outputs, size in zip(both, sizes, strict=True))
     return _finding(rules, (first, second), claim, alpha, sum(map(len, both)), name)
 

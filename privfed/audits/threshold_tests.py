@@ -200,22 +200,38 @@ def choose(
     absent: np.ndarray,
     claim: PrivacyClaim,
     alpha: float,
-) -> tuple[list[DecisionRule], float]:
-    """Choose the rule with the largest bound, first, and the most promising one of each family; and the first's strength.
+) -> list[DecisionRule]:
+    """Choose the rule with the largest bound, first, and the most promising one of each family.
 
     The first is chosen with alpha divided among the thresholds tried; the others at a lenient level, so that
     rare events are not missed.
     """
     scored = [ScoredOutputs(s, present, absent) for s in statistics]
-    level = alpha / (4 * (THRESHOLDS + 2 * TAIL))
-    best, strength = max((s.best(claim, level) for s in scored), key=lambda option: option[1])
-    chosen = [best]
+    chosen = [_strongest(scored, claim, alpha)[0]]
     for family in dict.fromkeys(s.family for s in statistics):
         options = [s.best(claim, LENIENT) for s in scored if s.statistic.family == family]
         rule, promise = max(options, key=lambda option: option[1])
         if promise > 0 and rule not in chosen:
             chosen.append(rule)
-    return chosen, strength
+    return chosen
+
+
+def largest_strength(
+    statistics: Sequence[Statistic],
+    present: np.ndarray,
+    absent: np.ndarray,
+    claim: PrivacyClaim,
+    alpha: float,
+) -> float:
+    """The strength of the first rule of :func:`choose`."""
+    return _strongest([ScoredOutputs(s, present, absent) for s in statistics], claim, alpha)[1]
+
+
+def _strongest(
+    scored: Sequence[ScoredOutputs], claim: PrivacyClaim, alpha: float
+) -> tuple[DecisionRule, float]:
+    level = alpha / (4 * (THRESHOLDS + 2 * TAIL))
+    return max((s.best(claim, level) for s in scored), key=lambda option: option[1])
 
 
 def judge(

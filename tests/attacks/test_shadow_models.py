@@ -75,7 +75,7 @@ def test_quantiles_accuse_nobody_by_chance_more_often_than_stated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Over 40 models that learnt from nobody in question, areas are within their intervals but for a few."""
-    monkeypatch.setattr(shadow_models, "TREES", 35)
+    monkeypatch.setattr(shadow_models, "TREES", 15)
     rng, wrong = np.random.default_rng(1), 0
     for seed in range(40):
         member = rng.permutation(240) < 160

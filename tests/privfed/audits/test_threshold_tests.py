@@ -134,7 +134,7 @@ def test_a_rare_fault_is_tried_beside_the_surest_rule() -> None:
     truths = Truths(np.array([1.0]), np.array([0.0]))
     claim = PrivacyClaim(1.0)
     present, absent = drawn(1, 4000), drawn(0, 4000)
-    rules, _ = choose(statistics(present, absent, truths), present, absent, claim, 0.05)
+    rules = choose(statistics(present, absent, truths), present, absent, claim, 0.05)
     assert {rule.statistic.family for rule in rules} >= {"value", "exact"}
     found = judge(rules, drawn(1, 20_000), drawn(0, 20_000), claim, 0.05)
     assert found[0].statistic.family == "exact" and found[1] > 2
