@@ -10,7 +10,7 @@ from privfed.questions.exact import shown, shown_delta, shown_percent
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import SUBJECTS, caveat, claim, number, render, size, strongest, verdict
+from privfed.reports.page import SUBJECTS, caveat, claim, render, size, strongest, verdict
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _performance(policy: PolicyReport) -> Iterator[str]:
         for score in (first, *policy.saving):
             text = f"{score.name.capitalize()} {score.text}"
             if score.constant is not None and not result:
-                text += f"; predicting a constant: {number(score.constant)}"
+                text += f"; predicting a constant: {score.constant_text}"
             yield f"{text}."
         if first.undecided:
             yield "The constant lies within the interval: whether the model is better is not known."

@@ -16,6 +16,24 @@ def measured(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if 10 ** (digits - 1) <= abs(float(rounded)) < 1e12 else rounded
 
 
+def measured_alike(*values: float, digits: int = 4) -> list[str]:
+    """Format values that are compared, with equally many decimals: these digits of the largest, or two of the smallest.
+
+    Not for more than two further decimals; zeros at the end of all are left out.
+    """
+    largest, smallest = max(map(abs, values)), min((abs(v) for v in values if v), default=1)
+    if not (all(map(math.isfinite, values)) and 1e-4 <= largest < 10 ** (digits - 1)):
+        return [measured(value, digits) for value in values]
+    decimals = digits - 1 - math.floor(math.log10(largest))
+    for_two = 1 - math.floor(math.log10(smallest))
+    decimals = max(decimals, for_two if for_two <= decimals + 2 else 0)
+    while decimals and all(
+        round(value, decimals) == round(value, decimals - 1) for value in values
+    ):
+        decimals -= 1
+    return [f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values]
+
+
 @dataclass(frozen=True)
 class MetricValue:
     """One score of a model, of one run or the mean of several."""
@@ -34,20 +52,30 @@ class MetricValue:
 
     @property
     def text(self) -> str:
-        """The score with its deviation, both to two digits of the deviation."""
+        """The score with its deviation, both to two digits of the deviation; else as many as the constant's."""
         if self.interval is not None:
             low, high = self.interval
             return f"{measured(self.value, 3)} ({measured(low, 3)} to {measured(high, 3)})"
         if not self.deviation:
-            return measured(self.value)
+            return measured_alike(*self._compared)[0]
         decimals = min(6, max(0, 1 - math.floor(math.log10(self.deviation))))
         return f"{self.value:,.{decimals}f}\u00a0±\u00a0{self.deviation:,.{decimals}f}"
 
     @property
+    def constant_text(self) -> str | None:
+        """The constant baseline's score, with as many decimals as the model's."""
+        if self.constant is None or self.interval is not None or self.deviation:
+            return None if self.constant is None else measured(self.constant)
+        return measured_alike(*self._compared)[1]
+
+    @property
+    def _compared(self) -> tuple[float, ...]:
+        return (self.value,) if self.constant is None else (self.value, self.constant)
+
+    @property
     def with_constant(self) -> str:
         """The score, and the constant baseline's in brackets."""
-        constant = "" if self.constant is None else f" (constant {measured(self.constant)})"
-        return f"{self.text}{constant}"
+        return self.text + ("" if self.constant is None else f" (constant {self.constant_text})")
 
     @property
     def _ahead(self) -> tuple[float, float] | None:

@@ -280,12 +280,15 @@ def score_of(policy: PolicyReport, name: str) -> MetricValue | None:
     return next((score for score in policy.scores if score.name == name), None)
 
 
-def constants(report: Report) -> dict[str, float | None]:
+def constants(report: Report) -> dict[str, str | None]:
     """Return the constant baseline's scores by name; None if policies differ."""
-    values: dict[str, set[float | None]] = {}
+    texts: dict[str, dict[float | None, str | None]] = {}
     for score in (score for policy in report.policies for score in policy.scores):
-        values.setdefault(score.name, set()).add(score.constant)
-    return {name: next(iter(group)) if len(group) == 1 else None for name, group in values.items()}
+        texts.setdefault(score.name, {}).setdefault(score.constant, score.constant_text)
+    return {
+        name: next(iter(group.values())) if len(group) == 1 else None
+        for name, group in texts.items()
+    }
 
 
 def score_names(report: Report) -> list[tuple[str, str]]:

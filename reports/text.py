@@ -7,7 +7,7 @@ from privfed.attacks.finding import Finding
 from privfed.questions.exact import at_delta, shown, shown_delta
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.composed import Composed
-from privfed.reports.metrics import MetricValue, measured
+from privfed.reports.metrics import MetricValue
 from privfed.reports.page import figure_of, verdict
 from privfed.reports.remarks import remarks
 
@@ -118,7 +118,7 @@ def _performance(policy: PolicyReport, withheld: bool) -> str:
 def _score(score: MetricValue, *, judged: bool = False) -> str:
     """Return a score with its deviation and the constant baseline's; ``judged``, also that it is no better."""
     worse = ", no better" if judged and score.useless else ""
-    constant = "" if score.constant is None else f" (constant {measured(score.constant)}{worse})"
+    constant = "" if score.constant is None else f" (constant {score.constant_text}{worse})"
     return f"{score.name} {score.text}{constant}"
 
 

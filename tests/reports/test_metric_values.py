@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from privfed.reports.metrics import MetricValue, scores
+from privfed.reports.metrics import MetricValue, measured_alike, scores
 
 METRICS: dict[str, Any] = {
     "measure": "accuracy",
@@ -33,6 +34,31 @@ def test_of_one_run_its_own_figures() -> None:
     assert accuracy == MetricValue("accuracy", 0.8, 0.6, "higher")
     assert (loss.value, loss.useless, accuracy.useless) == (0.7, True, False)
     assert (rules.constant, rules.better, rules.useless) == (None, "", False)
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ((59.3, 75.61), ["59.30", "75.61"]),
+        ((0.4611, -0.001944), ["0.4611", "-0.0019"]),
+        ((0.0123, 45.2), ["0.012", "45.200"]),
+        ((1e-9, 45.25), ["0.00", "45.25"]),
+        ((0.8, 0.8), ["0.8", "0.8"]),
+        ((12345.6, 9876.5), ["12,346", "9,876"]),
+        ((-0.00001, 1.0), ["0", "1"]),
+        ((math.inf, 1.0), ["∞", "1"]),
+        ((math.nan, 1.0), ["∞", "1"]),
+        ((0.0, 0.0), ["0", "0"]),
+    ],
+)
+def test_a_score_and_the_constant_s_have_as_many_decimals(
+    values: tuple[float, float], texts: list[str]
+) -> None:
+    """But if one is not finite, or needs none."""
+    assert measured_alike(*values) == texts
+    score = MetricValue("error", values[0], values[1])
+    assert [score.text, score.constant_text] == texts
+    assert score.with_constant == f"{texts[0]} (constant {texts[1]})"
 
 
 def test_of_several_runs_mean_and_spread() -> None:

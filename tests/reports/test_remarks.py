@@ -217,7 +217,7 @@ def test_a_model_of_a_rare_class_that_it_never_predicts_is_judged_by_its_losses_
     policy = report_of(metrics=rare)
     report = Report(Study.built_in(), (policy,))
     assert not policy.useless and [one.name for one in policy.saving] == ["log loss"]
-    assert "0.8 (constant 0.8, no better), log loss 0.46 (constant 0.5)" in summary(report)
+    assert "0.8 (constant 0.8, no better), log loss 0.46 (constant 0.50)" in summary(report)
     for told in (page(report), board_page(report), regulator_page(report)):
         assert "Do not use the model" not in told and "og loss 0.46" in told
     assert "on the held-out records they were better than a constant" in board_page(report)
