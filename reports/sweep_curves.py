@@ -17,7 +17,7 @@ from privfed.questions.exact import shown_delta
 from privfed.reports.charts import OPEN, PROTECTED, STYLE
 
 SHADES = (PROTECTED, "#7a5195", "#00897b", "#ef8a17", "#8d6e63", "#d81b60", "#546e7a")
-MARKS = "os^Dv"  #: One for each cycle of the shades
+MARKS = "os^Dv<"  #: Series differ in them too, where colours are not seen; no divisor in common with the shades
 #: A figure's panels: a column, the label of its axis, and the column that bounds it.
 PANELS = {
     "value": ("", ""),
@@ -27,6 +27,8 @@ PANELS = {
     "audited training": ("epsilon: of whole trainings, audited", "claimed"),
     "bytes": ("bytes sent by all owners", ""),
 }
+DASHES = ((6, 2), (2, 2), (6, 2, 1, 2), (1, 2), (9, 2, 2, 2, 2, 2))  #: Of level lines of one color
+OWN = "mean over clients"  #: Marks scores of each client's own model on its own records
 LETTER = 6.5  #: Upper estimate of a letter's mean width in a legend, points
 NEXT = " | "  #: Separator of a run's notes
 FILES = ("figure.svg", "figure.pdf", "figure.png")
@@ -36,8 +38,8 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
     """Plot a column of a sweep against epsilon: mean and one standard deviation over seeds.
 
     One curve for each series; runs without a guarantee, or that released nothing, are level lines. The
-    column's bound, by :data:`PANELS`, is dotted; for ``value``, the constant baseline of each data set is
-    drawn too.
+    column's bound, by :data:`PANELS`, is dotted; for ``value``, the constant baseline of each problem
+    is drawn too.
 
     Args:
         table: one row per run, as in ``sweep.csv``.
@@ -51,7 +53,7 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
     label, bound = PANELS.get(y, (y, ""))
     for name, part in table.groupby("series", sort=False):
         number = numbers[name]
-        shade, mark = SHADES[number % len(SHADES)], MARKS[number // len(SHADES) % len(MARKS)]
+        shade, mark = SHADES[number % len(SHADES)], MARKS[number % len(MARKS)]
         groups = part[part["epsilon"] > 0].groupby("epsilon")
         mean, std = groups[y].mean(), groups[y].std().fillna(0.0)
         if len(mean):
@@ -72,7 +74,10 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
     if y == "value":
         groups = table.groupby(problems(table), sort=False)
         for number, (_, part) in enumerate(groups):
-            suffix = f", {part['data'].iloc[0]}" if len(groups) > 1 and "data" in part else ""
+            several = "data" in table and table["data"].nunique() > 1
+            suffix = f", {part['data'].iloc[0]}" if several else ""
+            if "scored" in part and isinstance(part["scored"].iloc[0], str):
+                suffix += f", {part['scored'].iloc[0]}"
             dashes, level = _dashes(number) if number else "-", part["baseline"].mean()
             label = f"constant baseline{suffix}"
             axes.axhline(level, color="#9aa5b1", lw=1, ls=dashes, label=label)
@@ -91,7 +96,7 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
 
 
 def _dashes(number: int) -> tuple[int, tuple[int, ...]]:
-    return (0, (4, 1 + number % 5))
+    return (0, DASHES[number % len(DASHES)])
 
 
 def with_series(table: pd.DataFrame) -> pd.DataFrame:
@@ -105,11 +110,14 @@ def with_series(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def problems(table: pd.DataFrame, *more: str) -> pd.Series:
-    """Return each run's problem: its data and measure. Only runs of the same problem can be compared."""
+    """Return each run's problem: its data, its measure and whose models were scored.
+
+    Only runs of the same problem can be compared: the mean of the clients' errors is not the error of all records.
+    """
     keys = pd.Series("", index=table.index)
     for column in map(str, table):
-        if column in ("measure", "data digest", *more) or column.startswith("data."):
-            keys = keys + " " + table[column].astype(str)
+        if column in ("measure", "data digest", "scored", *more) or column.startswith("data."):
+            keys = keys + " " + table[column].astype(str).fillna("")
     return keys
 
 

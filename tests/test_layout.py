@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -71,6 +72,24 @@ def test_entry_points_lead_somewhere() -> None:
             module, _, attribute = value.partition(":")
             assert attribute or group == "pytest11"
             assert module.startswith("privfed."), value
+
+
+def test_make_docs_installs_what_the_documentation_imports() -> None:
+    """The examples are carried out: a module that no listed requirement brings would end the build."""
+    project = SETUP["project"]
+    extras = project["optional-dependencies"]
+    listed = [*project["dependencies"], *extras["docs"], *extras["sign"]]
+    renamed = {"scikit-learn": "sklearn", "pyyaml": "yaml"}
+    known = {re.split(r"[\[<>=]", line)[0] for line in listed}
+    known = {renamed.get(name, name).replace("-", "_") for name in known}
+    pages = [*(ROOT / "docs").glob("*.py"), *(ROOT / "docs/examples").glob("*.py")]
+    ours = {"privfed", *(page.stem for page in pages)}
+    for page in pages:
+        for node in ast.parse(page.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            missing = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names)
+            assert missing <= known | ours, page.name
 
 
 def test_tests_mirror_the_folders() -> None:

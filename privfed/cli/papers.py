@@ -30,5 +30,7 @@ def reproduce(table: str | None, listed: bool, quick: bool, data: Path | None) -
         return FINE
     frame, remarks = papers.reproduce(table, data, quick=quick)
     text = frame.to_string(index=False, float_format="{:.4g}".format, na_rep="-")
+    if frame["paper"].isna().any():
+        text += "\npaper -: not printed in the paper, or missing from the text that we have"
     click.echo("\n".join([*remarks, text, provenance()]))
     return FINE

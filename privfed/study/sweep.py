@@ -43,9 +43,9 @@ from privfed.interrupts import interrupted
 from privfed.privacy.policy import Policy
 from privfed.questions import wire
 from privfed.questions.exact import text
-from privfed.reports.budget import PolicyReport
+from privfed.reports.budget import AUDITS, PolicyReport
 from privfed.reports.provenance import commit
-from privfed.reports.sweep_curves import NEXT
+from privfed.reports.sweep_curves import NEXT, OWN
 from privfed.study import PolicyChoice, Study, assembly, simulation
 from privfed.study.dry_run import dry_run
 from privfed.study.output import CONTENTS, Output, write_text, written_whole
@@ -441,7 +441,8 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
     ``bound`` the maximum TPR of any attack at 1 % FPR, ``found`` an attack's TPR at 1 % FPR, ``area`` the largest
     area under an attack's ROC curve (0.5 by chance), ``audited`` the largest epsilon that outputs of one mechanism
     prove, ``audited training`` the one that whole trainings prove, if the study audits them; ``attack X`` the
-    success of attack X, from the baseline without releases (0) to its maximum (1).
+    success of attack X, from the baseline without releases (0) to its maximum (1). ``scored`` marks scores that are
+    means over clients, each by its own model and beside its own constant.
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
     finite = policy.account.finite
@@ -449,6 +450,7 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
     return {
         "epsilon": proved if budget is None or not finite else float(budget.epsilon),
         **{key: metrics.get(key) for key in ("measure", "better", "value", "baseline")},
+        "scored": OWN if metrics.get("personal") else None,
         **{score.name: score.value for score in policy.scores[1:]},
         **{f"constant {score.name}": score.constant for score in policy.scores[1:]},
         "claimed": proved,
@@ -476,12 +478,7 @@ def _attack_columns(findings: Sequence[Finding]) -> dict[str, float]:
         name = "audited training" if "answers" in finding.detail else "audited"
         columns[name] = max(columns.get(name, 0.0), finding.value)
     for finding in looked:
-        charged = finding.metric.endswith("charged")  # relative to what was charged
-        if (
-            finding not in audits
-            and not charged
-            and not finding.attack.startswith(("audit", "coverage"))
-        ):
+        if not finding.attack.startswith((*AUDITS, "coverage")):
             name, baseline = f"attack {finding.attack}", finding.baseline or 0.0
             limit = finding.of or max(finding.value, baseline + 1.0)
             score = (finding.value - baseline) / (limit - baseline) if limit > baseline else 0.0

@@ -170,6 +170,32 @@ def test_utility_is_compared_on_the_same_data_by_the_same_measure_alone() -> Non
     assert len(plot(table[table["measure"] == "accuracy"]).lines) == 6, "a constant for each set"
 
 
+def test_means_over_clients_have_a_constant_of_their_own_and_are_compared_with_their_like() -> None:
+    """Their constant is each client's own; the front compares no mean of errors with an error of all records."""
+    own = _table().assign(policy="own", scored="mean over clients", baseline=10.0)
+    table = pd.concat([_table().assign(scored=None), own]).assign(better="lower")
+    axes = plot(table)
+    lines = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    constants = {name: line for name, line in lines.items() if name.startswith("constant")}
+    assert {name: float(line.get_ydata()[0]) for name, line in constants.items()} == {
+        "constant baseline": 12.0,
+        "constant baseline, mean over clients": 10.0,
+    }
+    shared = frontier(table.assign(value=table["value"] - (table["policy"] == "own")))
+    assert shared["best"].all()
+
+
+def test_curves_differ_in_print_without_colors() -> None:
+    """No two of forty series share color and mark, and the first six have a mark each."""
+    table = pd.concat([_table().assign(policy=f"policy {number}") for number in range(40)])
+    curves = [line for line in plot(table.dropna()).lines if line.get_marker() != "None"]
+    assert len({(line.get_color(), line.get_marker()) for line in curves}) == 40
+    assert len({line.get_marker() for line in curves[:6]}) == 6
+    open_ones = [_table().assign(policy=f"open {number}", epsilon=np.nan) for number in range(5)]
+    levels = plot(pd.concat(open_ones)).lines[:5]
+    assert len({str(line._dash_pattern) for line in levels}) == 5  # type: ignore[attr-defined]
+
+
 def test_a_series_has_one_color_in_every_panel() -> None:
     """Also where a panel lacks another series; what released nothing is a level line, off the axis."""
     table = pd.concat([_table(), _table().assign(policy="local", epsilon=0.0)])

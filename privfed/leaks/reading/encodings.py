@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from privfed.leaks.reading.leaf import Unread
-from privfed.leaks.reading.stored import joblib_arrays, sqlite_tables
+from privfed.leaks.reading.stored import arrow_tables, joblib_arrays, sqlite_tables, stata_tables
 
 LARGEST = 1 << 30  #: Most bytes that anything is unpacked to
 PLACES = 4000  #: Most offsets in unknown bytes at which a compressed stream is tried
@@ -316,6 +316,7 @@ def _msgpack(data: bytes) -> Decoded:
 
 
 _DECODERS = (
-    *(_numpy, _zip, _tar, _compressed, sqlite_tables, joblib_arrays, _pickle),
+    *(_numpy, _zip, _tar, _compressed),
+    *(sqlite_tables, arrow_tables, stata_tables, joblib_arrays, _pickle),
     *(_text, _msgpack, _raw_deflate, _likely_text),
 )

@@ -1,4 +1,4 @@
-"""Reads files of joblib (arrays between a pickle's opcodes) and SQLite (tables).
+"""Reads files of joblib (arrays between a pickle's opcodes), SQLite, Parquet, Arrow and Stata (tables).
 
 Nothing in them is executed: a pickle's opcodes are only parsed, and views and functions of a database's
 schema are not used.
@@ -8,6 +8,7 @@ import io
 import math
 import pickletools
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
@@ -21,6 +22,28 @@ _TYPE = re.compile(r"[<>|=]?([fiucbSUV][0-9]{1,4})")
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _SANE = (1e-9, 1e15)  #: Sizes between which eight bytes of a tree's node count as a number
 _MAGIC = b"SQLite format 3\0"
+_LEAVES = {
+    0x0D: 8,
+    0x0A: 8,
+    0x05: 12,
+    0x02: 12,
+}  #: Types of SQLite's pages, and sizes of their headers
+_WIDTHS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    6,
+    8,
+    8,
+    0,
+    0,
+)  #: Bytes of a value by its type: missing, integers, a float, 0, 1
+_FLOAT = 7  #: Type of a float
+_OLD_STATA = re.compile(rb"[\x71-\x73][\x01\x02]\x01\0")  #: Head of Stata's formats 113 to 115
+_SCANNED = 1 << 22  #: Most bytes of deleted rows in which records are searched
+_PAGED = 1 << 28  #: Most bytes of an Arrow file that are unpacked
 _JOURNAL = 18  #: Offset of the header's flags for a separate write-ahead log, which is missing here
 
 
@@ -143,3 +166,97 @@ def sqlite_tables(data: bytes) -> Iterator[tuple[str, object]]:
             columns = [column for column, *_ in rows.description]
             values = zip(*rows.fetchall(), strict=True)
             yield f"SQLite table {name!r}", dict(zip(columns, map(list, values), strict=False))
+    deleted = b"\n".join(_unallocated(data))
+    yield "SQLite, its deleted rows", [deleted, *_records(deleted[:_SCANNED])]
+
+
+def _unallocated(data: bytes) -> Iterator[bytes]:
+    """Yield an SQLite file's bytes outside all cells, in which deleted rows remain (sqlite.org/fileformat2.html)."""
+    size = int.from_bytes(data[16:18], "big")
+    size = 65536 if size == 1 else size
+    free = set(_freelist(data, size))
+    for number in range(1, len(data) // size + 1):
+        page = data[(number - 1) * size : number * size]
+        head = 100 if number == 1 else 0
+        if number in free:
+            yield page
+        elif header := _LEAVES.get(page[head]):
+            first, cells, content = (
+                int.from_bytes(page[head + at : head + at + 2], "big") for at in (1, 3, 5)
+            )
+            yield page[head + header + 2 * cells : content or 65536]
+            while 0 < first <= size - 4:  # blocks between cells, in ascending order
+                following, length = (
+                    int.from_bytes(page[first + at : first + at + 2], "big") for at in (0, 2)
+                )
+                yield page[first + 4 : first + length]
+                first = following if following > first else 0
+
+
+def _records(data: bytes) -> Iterator[list[float]]:
+    """Yield the numbers of each run of bytes that may be a record of SQLite: types of one byte, then the values."""
+    for start, width in enumerate(data):
+        types = data[start + 1 : start + width]
+        if not 2 < width < 40 or any(kind in (10, 11) or kind > 127 for kind in types):
+            continue
+        at, numbers = start + width, []
+        for kind in types:
+            size = (kind - 12) // 2 if kind > 11 else _WIDTHS[kind]
+            value = data[at : at + size]
+            at += size
+            if kind == _FLOAT and len(value) == size:
+                numbers.append(struct.unpack(">d", value)[0])
+            elif size and kind < _FLOAT:
+                numbers.append(float(int.from_bytes(value, "big", signed=True)))
+        if at <= len(data) and all(n == 0 or _SANE[0] < abs(n) < _SANE[1] for n in numbers):
+            yield numbers
+
+
+def _freelist(data: bytes, size: int) -> Iterator[int]:
+    """Yield the numbers of an SQLite file's unused pages: each trunk page lists others."""
+    trunk, most = int.from_bytes(data[32:36], "big"), len(data) // size
+    for _ in range(most):
+        if not 0 < trunk <= most:
+            return
+        page = data[(trunk - 1) * size : trunk * size]
+        yield trunk
+        count = min(int.from_bytes(page[4:8], "big"), size // 4 - 2)
+        yield from np.frombuffer(page, ">u4", count, 8).tolist()
+        trunk = int.from_bytes(page[:4], "big")
+
+
+def arrow_tables(data: bytes) -> Iterator[tuple[str, object]]:
+    """Yield the table of a Parquet or an Arrow (Feather) file, and its metadata, if pyarrow is installed."""
+    if data.startswith(b"PAR1") and data.endswith(b"PAR1"):
+        from pyarrow import parquet  # if missing, the bytes are searched undecoded
+
+        file = parquet.ParquetFile(io.BytesIO(data))
+        groups = range(file.metadata.num_row_groups)
+        if sum(file.metadata.row_group(group).total_byte_size for group in groups) > _PAGED:
+            return
+        table = file.read()
+    elif data.startswith(b"ARROW1"):
+        from pyarrow import feather
+
+        table = feather.read_table(io.BytesIO(data))
+    else:
+        return
+    yield "Arrow table", table.to_pandas(ignore_metadata=True)
+    yield "Arrow table, its metadata", dict(table.schema.metadata or {})
+
+
+def stata_tables(data: bytes) -> Iterator[tuple[str, object]]:
+    """Yield the table of a Stata file, and its labels."""
+    if data.startswith(b"<stata_dta>") or _OLD_STATA.match(data):
+        import pandas as pd
+
+        yield "Stata file", pd.read_stata(io.BytesIO(data), convert_categoricals=False)
+        with pd.read_stata(io.BytesIO(data), iterator=True) as reader:
+            yield (
+                "Stata file, its labels",
+                [
+                    reader.data_label,
+                    reader.variable_labels(),
+                    reader.value_labels(),
+                ],
+            )

@@ -521,6 +521,53 @@ def test_a_database_is_its_tables(tmp_path: Path, log: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    "statement", ["DELETE FROM t", "DELETE FROM t WHERE n > 50", "DROP TABLE t"]
+)
+def test_deleted_rows_of_a_database_are_read(tmp_path: Path, statement: str) -> None:
+    """SQLite leaves them in the file, in free pages and between cells, unless it is told to erase them."""
+    with closing(sqlite3.connect(tmp_path / "a.db")) as opened:
+        opened.execute("PRAGMA secure_delete = OFF")
+        opened.execute("CREATE TABLE t (n INTEGER, salary REAL, name TEXT)")
+        rows = [(at, 46000.6 + at, f"Ann Number-{at}") for at in range(400)]
+        opened.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        opened.commit()
+        opened.execute(statement)
+        opened.commit()
+    leaves = [leaf for leaf in flatten(tmp_path / "a.db") if "deleted" in leaf.path]
+    numbers = {
+        number for leaf in leaves if isinstance(leaf.value, np.ndarray) for number in leaf.value
+    }
+    texts = "".join(str(leaf.value) for leaf in leaves if isinstance(leaf.value, str))
+    # the block that a row leaves overwrites its head, so that its numbers are bytes at most
+    assert sum(46000.6 + at in numbers for at in range(60, 400)) > 250
+    assert sum(f"Ann Number-{at}" in texts for at in range(60, 400)) > 300
+
+
+@pytest.mark.parametrize("version", [114, 118])
+def test_tables_of_stata_are_read(version: int) -> None:
+    """Numbers at their full width, and labels, which no cell holds."""
+    written = io.BytesIO()
+    table = pd.DataFrame({"n": np.arange(9, dtype=np.int8), "dose": np.arange(9) + 0.125})
+    more: dict[str, Any] = {"version": version, "data_label": "Ann's doses"}
+    table.to_stata(written, write_index=False, **more)
+    leaves = list(flatten(written.getvalue()))
+    assert any(isinstance(leaf.value, np.ndarray) and 7.125 in leaf.value for leaf in leaves)
+    assert any("Ann's doses" in str(leaf.value) for leaf in leaves)
+
+
+@pytest.mark.parametrize("form", ["parquet", "feather"])
+def test_tables_of_arrow_are_read(form: str) -> None:
+    """Compressed or in a dictionary, as no search of the bytes would find them."""
+    pytest.importorskip("pyarrow")
+    written = io.BytesIO()
+    table = pd.DataFrame({"dose": np.repeat([7.125, 8.5], 40), "name": ["Ann Adler", "Bo"] * 40})
+    getattr(table, f"to_{form}")(written)
+    leaves = [leaf for leaf in flatten(written.getvalue()) if "Arrow table" in leaf.path]
+    assert any(isinstance(leaf.value, np.ndarray) and 7.125 in leaf.value for leaf in leaves)
+    assert any("Ann Adler" in str(leaf.value) for leaf in leaves)
+
+
+@pytest.mark.parametrize(
     "left, unread",
     [
         (b"PAR1" + bytes(range(7, 255)), 1),

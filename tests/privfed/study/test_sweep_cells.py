@@ -306,6 +306,18 @@ def test_a_factor_that_is_given_twice_has_all_its_values(
     assert "4 cells" in capsys.readouterr().out
 
 
+def test_scores_of_clients_own_models_are_marked(
+    write_study: Written, study_text: str, tmp_path: Path
+) -> None:
+    """A mean over clients is no score of all records; a run of one model has no mark."""
+    more = 'learner = { name = "GeneticTreeRegressor", params = { generations = 1 } }'
+    text = f'{study_text}\n[[policy]]\nname = "own"\nbase = "published"\n{more}\n'
+    out = tmp_path / "sweep"
+    assert sweep(write_study(text), out, epsilon="1") == FINE
+    marks = pd.read_csv(out / "sweep.csv").groupby("policy")["scored"].first()
+    assert marks["own"] == "mean over clients" and marks.drop("own").isna().all()
+
+
 def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
     """None for an attack that did not look, nor for what stands beside a charge."""
     pairs: dict[str, Any] = {
@@ -328,8 +340,9 @@ def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
         [verdict("gaussian", 1.0, 2.0, {}), verdict("laplace", 0.5, 1, {}), training]
     )
     assert found == {"audited": 1.0, "audited training": 3.0}
-    charged = Finding("worst_record", "?", "mu of the worst, of the mu charged", 0.2, of=0.2)
-    assert _attack_columns([charged]) == {}
+    reached = Finding("worst_record", "?", "mu reached by the worst record found", 0.2, of=0.2)
+    rate = Finding("worst_record", "?", "share of draws", 0.018, of=1.0, measure="found at 1 %")
+    assert _attack_columns([reached, rate]) == {"found": 0.018}, "a charge used up is no success"
 
 
 def test_an_owners_own_policy_is_swept(

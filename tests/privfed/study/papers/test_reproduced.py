@@ -132,6 +132,20 @@ def test_a_quick_run_takes_the_first_data_set_and_few_repetitions(
     assert reproduce("x/table-1", tmp_path)[0]["ours"].tolist() == [2, 7, 3]
 
 
+@pytest.mark.parametrize("figure", [None, 2.0])
+def test_a_dash_for_a_paper_s_figure_is_explained(
+    figure: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some of its cells are ours alone; a table without any is not explained."""
+
+    def run(frames: Mapping[str, pd.DataFrame], repetitions: int) -> Iterator[Measured]:
+        yield Measured("all", "error", figure, [1.0])
+
+    monkeypatch.setattr("privfed.study.papers.TABLES", {"x/y": PaperTable("title", (), 1, run)})
+    assert status(["reproduce", "x/y"]) == FINE
+    assert ("paper -: not printed" in capsys.readouterr().out) == (figure is None)
+
+
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     ("name", "rows"),
