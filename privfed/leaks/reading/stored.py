@@ -22,24 +22,10 @@ _TYPE = re.compile(r"[<>|=]?([fiucbSUV][0-9]{1,4})")
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _SANE = (1e-9, 1e15)  #: Sizes between which eight bytes of a tree's node count as a number
 _MAGIC = b"SQLite format 3\0"
-_LEAVES = {
-    0x0D: 8,
-    0x0A: 8,
-    0x05: 12,
-    0x02: 12,
-}  #: Types of SQLite's pages, and sizes of their headers
-_WIDTHS = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    6,
-    8,
-    8,
-    0,
-    0,
-)  #: Bytes of a value by its type: missing, integers, a float, 0, 1
+#: Types of SQLite's pages, and sizes of their headers
+_LEAVES = {0x0D: 8, 0x0A: 8, 0x05: 12, 0x02: 12}
+#: Bytes of a value by its type: missing, integers, a float, 0, 1
+_WIDTHS = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 _FLOAT = 7  #: Type of a float
 _OLD_STATA = re.compile(rb"[\x71-\x73][\x01\x02]\x01\0")  #: Head of Stata's formats 113 to 115
 _SCANNED = 1 << 22  #: Most bytes of deleted rows in which records are searched
@@ -252,11 +238,5 @@ def stata_tables(data: bytes) -> Iterator[tuple[str, object]]:
 
         yield "Stata file", pd.read_stata(io.BytesIO(data), convert_categoricals=False)
         with pd.read_stata(io.BytesIO(data), iterator=True) as reader:
-            yield (
-                "Stata file, its labels",
-                [
-                    reader.data_label,
-                    reader.variable_labels(),
-                    reader.value_labels(),
-                ],
-            )
+            labels = [reader.data_label, reader.variable_labels(), reader.value_labels()]
+            yield "Stata file, its labels", labels
