@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -314,7 +315,7 @@ def test_described_rules_tell_apart_what_lies_far_from_zero() -> None:
     assert described(tree, (), schema) == [
         "pay <= 1000062.5 => 1: 1000000000.25",
         "pay > 1000062.5 and year <= 2012 => 1: 1000000000",
-        "pay > 1000062.5 and year > 2012 => 1: 1000000001",
+        "pay > 1000062.5 and year >= 2013 => 1: 1000000001",
     ]
     (left, _), (right, inner) = drawn(tree, (), schema).branches
     assert (left, right) == ("pay <= 1000062.5", "pay > 1000062.5")
@@ -738,3 +739,38 @@ def test_how_fine_upper_levels_look_is_a_parameter() -> None:
         learner.fit(fed)
         asked = [entry.query["levels"] for entry in fed.transcript().of(kind="forest.sketches")]
         assert asked[0] == levels == max(asked)
+
+
+def test_a_described_rule_holds_for_the_values_that_reach_its_leaf() -> None:
+    """Of whole numbers, flags, decimals and categories: all values, by the exact text and by the one for readers."""
+    columns = (
+        Column("n", "integer", 0, 6),
+        Column("flag", "integer", 0, 1),
+        Column("x", "number", -1, 1),
+        Column("c", categories=("a", "b", "d")),
+    )
+    cells = list(product(range(7), range(2), (np.arange(-10, 11) / 10).tolist(), "abd"))
+    frame = pd.DataFrame(cells, columns=[column.name for column in columns])
+    frame["y"] = (frame["n"] * 3 + 4 * frame["flag"] + 9 * frame["x"].abs()) % 5
+    frame["client"] = np.arange(len(frame)) % 2
+    schema = Schema(columns, Column("y", "number", 0, 5))
+    learner = FedForestRegressor(n_estimators=2, max_depth=5, max_features=None, random_state=0)
+    learner.fit(UngatedDisclosure.from_frame(frame, schema, "client"))
+    said = learner.describe(0)
+    assert not re.search(r"\b(?:n|flag|c) (?:[<>] |not in \{\w\})|flag [<>]=", said)
+    exact = learner.to_text().split("tree 1:")[0].splitlines()[2:]
+    readable = [rule for rule in said.splitlines() if " => " in rule]
+    assert len(exact) == len(readable) > 10
+    for cell in cells:
+        names = dict(zip(("n", "flag", "x", "c"), cell, strict=True))
+        held = [[_holds(rule, names) for rule in rules] for rules in (exact, readable)]
+        assert held[0] == held[1] and sum(held[0]) == 1
+
+
+def _holds(rule: str, values: dict[str, Any]) -> bool:
+    """Whether a record satisfies a printed rule."""
+    text = re.sub(r'"(n|flag|x|c)" ', r"\1 ", rule.partition(" => ")[0])
+    text = re.sub("(?<![<>])= ([a-d])", r'== "\1"', text)
+    text = re.sub("(?<![<>=])= ", "== ", text)
+    text = re.sub(r"\{([^}]*)\}", lambda m: str(set(m[1].split(", "))), text)
+    return bool(eval(text, {**values, "always": True}))
