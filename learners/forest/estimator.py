@@ -239,7 +239,8 @@ class _FedForest(LearnerByWays):
 
         Numbers are rounded; :meth:`to_text` has a published model's exact ones.
         """
-        return f"{self.model_.describe(tree)}\n{privacy_text(self.privacy_)}"
+        notes = [*self.schema_.fill_notes(), privacy_text(self.privacy_)]
+        return "\n".join([self.model_.describe(tree), *notes])
 
     @property
     def estimators_(self) -> list[Any]:

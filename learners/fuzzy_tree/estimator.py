@@ -475,7 +475,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
                 f"{n_borrowed} of {self.n_leaves_} rules use the equations of a node above: "
                 "their own were withheld, or the noise was too large for them."
             )
-        return "\n".join([*lines, privacy_text(self.privacy_)])
+        return "\n".join([*lines, *self.schema_.fill_notes(), privacy_text(self.privacy_)])
 
     def readable(self) -> dict[str, Any]:
         """Return scaling, sets, and the rules in the data's own units."""

@@ -183,12 +183,13 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         if client is not None:
             tree: PersonalTree = self.at_home(client)
             text = tree.to_text(self.schema_, self._labels)
-            notes = [*tree.tree.notes(self.schema_.features), own_tree_text(client)]
+            notes = tree.tree.notes(self.schema_.features) + self.schema_.fill_notes()
+            notes.append(own_tree_text(client))
             return "\n".join([f"{self._heading(tree, client)}:", text, *notes])
         lines = []
         if (shared := self._shared_tree) is not None:
             lines = [f"{self._heading(shared)}:", shared.to_text(self.schema_, self._labels)]
-            lines += shared.tree.notes(self.schema_.features)
+            lines += shared.tree.notes(self.schema_.features) + self.schema_.fill_notes()
         known, others = self._here, [name for name in self.clients_ if name not in self._here]
         lines.append("Each client has a tree of its own, which stays with it.")
         if known:

@@ -296,7 +296,7 @@ class _RuleFit(LearnerByWays):
     def describe(self, top: int = 20) -> str:
         """Return the first ``top`` terms of :meth:`table` as text, with an explanation of its columns."""
         check_is_fitted(self)
-        last = "\n".join(self._notes(self.rules_))
+        last = "\n".join([*self.schema_.fill_notes(), *self._notes(self.rules_)])
         return described(self.table(), top, self._explanation(), last, private=self.private_)
 
     def _notes(self, printed: Sequence[Rule]) -> list[str]:

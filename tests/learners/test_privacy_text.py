@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sklearn.base import clone
 
 from privfed.errors import InputError
 from privfed.exchange.disclosure import ReplayDisclosure
@@ -60,6 +62,22 @@ def test_a_published_model_says_that_no_epsilon_holds(learner: Any, schema: Sche
     """Whatever noise some of its releases have."""
     frame = FRAME.astype({"died": str}) if schema is CLASSES else FRAME
     assert NONE in learner.fit(gates(frame, learner.published(), schema)).describe()
+
+
+@pytest.mark.parametrize(("learner", "schema"), LEARNERS)
+def test_a_text_says_what_missing_values_count_as(learner: Any, schema: Schema) -> None:
+    """Numbers and categories that the schema fills, and nothing where it fills none."""
+    filled = (
+        replace(FEATURES[0], fill=41.5),
+        FEATURES[1],
+        FEATURES[2],
+        replace(FEATURES[3], fill="male"),
+    )
+    frame = FRAME.astype({"died": str}) if schema is CLASSES else FRAME
+    model = clone(learner).fit(gates(frame, learner.private("2"), replace(schema, features=filled)))
+    assert "\nA missing value counts as: age 41.5, sex male.\n" in model.describe()
+    model.schema_ = schema
+    assert "missing value" not in model.describe()
 
 
 def test_a_model_learned_without_the_ledgers_refers_to_them() -> None:
