@@ -245,8 +245,10 @@ def test_a_line_of_two_values_is_the_second_rather_than_the_first() -> None:
     assert own.start == pytest.approx(scores[0])
     assert table["flag = 1 rather than 0"] == pytest.approx(scores[1] - scores[0])
     assert table["sex = male rather than female"] == pytest.approx(scores[2] - scores[0])
-    ends = own.table().set_index("term").loc["flag = 1 rather than 0", ["low", "high"]]
-    assert float(ends["high"] - ends["low"]) == pytest.approx(0.4 / 0.3 * 2 * 1.6448536 * 0.1)
+    told = own.table().set_index("term")
+    assert (told["high"] - told["low"])["flag = 1 rather than 0"] == pytest.approx(
+        0.4 / 0.3 * 2 * 1.6448536 * 0.1
+    )
     text = learned(own).describe()
     assert "-0.8 where no rule holds and linear terms are midway" in text
     assert "linear: flag" not in text and "linear: sex" not in text and "linear: beds" in text
