@@ -23,6 +23,7 @@ from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryE
 from privfed.exchange.disclosure import Disclosure, nothing_released
 from privfed.learners.parameters import Constraints, check_values
 from privfed.learners.plain import plain, restored
+from privfed.learners.privacy_text import check_privacy
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.questions.query import Query
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMATS = "privfed model 1", "privfed model 2"  #: Formats of saved models; the last is written
+DAMAGED = LookupError, TypeError, ValueError, AttributeError, OverflowError, QueryError
 NARROW = 0.2  #: Fraction of the target's bounds below which prediction limits cause a warning
 
 
@@ -70,6 +72,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     schema_: Schema  #: The federation's public data dictionary, set by ``fit``
     clients_: tuple[str, ...]  #: The names of the federation's clients, set by ``fit``
+    #: :meth:`.Disclosure.privacy` at the end of ``fit``; None if unknown
+    privacy_: dict[str, Any] | None = None
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -195,14 +199,8 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
             model.schema_ = Schema.from_dict(data["schema"])
             model.clients_ = tuple(str(client) for client in data["clients"])
             model.restore(data["state"])
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OverflowError,
-            QueryError,
-        ) as error:
+            model.privacy_ = check_privacy(data.get("privacy"))
+        except DAMAGED as error:
             raise InputError(
                 f"the model of {name} is damaged ({type(error).__name__}); save it again"
             ) from None
@@ -218,7 +216,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             InputError: a value has no JSON form; then a learner must override ``state`` and ``restore``.
         """
-        known = {"schema_", "clients_"}
+        known = {"schema_", "clients_", "privacy_"}
         return {
             name: plain(value)
             for name, value in vars(self).items()
@@ -591,6 +589,7 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if federation.released == before:
             raise nothing_released(name)
+        self.privacy_ = federation.privacy()
         if isinstance(self, FederatedRegressor):
             self._note_limits()
         if isinstance(self, PersonalLearner):

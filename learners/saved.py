@@ -15,13 +15,17 @@ LARGEST = 2**30  #: Maximum size of a file to read, bytes
 
 
 def save(model: FederatedLearner, path: str | Path) -> None:
-    """Write a fitted model as JSON, for :func:`load` (InputError: ``to_dict`` is not JSON-compatible)."""
-    Path(path).write_text(written(model), encoding="utf-8")
+    """Write a fitted model as JSON, for :func:`load` (InputError: ``to_dict`` is not JSON-compatible).
+
+    With its epsilon, if known; a study's files have that of the ledgers beside the model.
+    """
+    known = {} if model.privacy_ is None else {"privacy": model.privacy_}
+    Path(path).write_text(written(model, known), encoding="utf-8")
 
 
-def written(model: FederatedLearner) -> str:
-    """Return a fitted model as JSON (InputError: ``to_dict`` is not JSON-compatible)."""
-    data = model.to_dict()
+def written(model: FederatedLearner, more: Mapping[str, Any] | None = None) -> str:
+    """Return a fitted model, and ``more`` entries, as JSON (InputError: ``to_dict`` is not JSON-compatible)."""
+    data = {**model.to_dict(), **(more or {})}
     try:
         return _to_json(data) + "\n"
     except (TypeError, ValueError) as error:

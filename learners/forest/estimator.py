@@ -30,6 +30,7 @@ from privfed.learners.forest.settings import SETTINGS
 from privfed.learners.forest.trees import MOST_DEPTH, MOST_TREES
 from privfed.learners.impurity import CRITERIA, Criterion
 from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions, inherited
+from privfed.learners.privacy_text import privacy_text
 from privfed.learners.private.model import Aim
 from privfed.learners.private.synthetic_tables import synthetic_table
 from privfed.learners.ways import LearnerByWays, Ways
@@ -238,7 +239,8 @@ class _FedForest(LearnerByWays):
 
         Numbers are rounded; :meth:`to_text` has a published model's exact ones.
         """
-        return self.model_.describe(tree)
+        notes = [*self.schema_.fill_notes(), privacy_text(self.privacy_)]
+        return "\n".join([self.model_.describe(tree), *notes])
 
     @property
     def estimators_(self) -> list[Any]:

@@ -159,7 +159,9 @@ class FittedForest:
     def describe(self, tree: int | None) -> str:
         """Return one tree as rounded rules, one per leaf; for None, the first tree."""
         heading = f"{self.caption(tree or 0)}, after the number of the sample's records there:"
-        return "\n".join([heading, *rules.described(*self._read(tree or 0), self.schema)])
+        data, classes = self._read(tree or 0)
+        notes = rules.notes(data, self.schema)
+        return "\n".join([heading, *rules.described(data, classes, self.schema), *notes])
 
     def caption(self, tree: int) -> str:
         """See the base."""

@@ -96,7 +96,9 @@ class PrivateForest:
         if tree is not None:
             part, values = self._tree(tree), self._values[tree]
             text = part.tree.to_text(model.schema, lambda node: _signed(values[node]))
-            return f"{self.caption(tree)}:\n{text}"
+            return "\n".join(
+                [f"{self.caption(tree)}:", text, *part.tree.notes(model.schema.features)]
+            )
         lines = []
         if model.outcome.kind == "number":
             low, high = model.outcome.lower, model.outcome.upper

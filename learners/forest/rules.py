@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privfed.errors import InputError
-from privfed.questions.tree import names_text, number_text
+from privfed.questions.tree import (
+    ROUNDED,
+    categories_text,
+    interval_text,
+    names_text,
+    number_text,
+)
 from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
@@ -47,18 +53,28 @@ def described(
     return _rules(
         _rounded(data, schema),
         lambda value: _value(value, classes, schema),
-        categories=_categories(schema),
+        columns=_columns(schema),
     )
 
 
-def _categories(schema: Schema | None) -> dict[str, tuple[str, ...]]:
-    """Return each column's categories, in the schema's order."""
-    return {} if schema is None else {column.name: column.categories for column in schema.features}
+def notes(data: dict[str, list[Any]], schema: Schema) -> list[str]:
+    """Return a note if :func:`described` rounds any cut of a column of numbers."""
+    columns = _columns(schema)
+    pairs = [
+        (columns[n], c) for n, c in zip(data["feature"], data["cut"], strict=True) if c is not None
+    ]
+    numbers = ((column, cut) for column, cut in pairs if column.kind == "number")
+    return [ROUNDED] * any(_short(cut, column) != float(_exact_cut(cut)) for column, cut in numbers)
+
+
+def _columns(schema: Schema | None) -> dict[str, Column]:
+    """Return the schema's columns by name."""
+    return {} if schema is None else {column.name: column for column in schema.features}
 
 
 def _rounded(data: dict[str, list[Any]], schema: Schema | None) -> dict[str, list[Any]]:
     """Return the same tree with rounded cuts."""
-    columns = {} if schema is None else {column.name: column for column in schema.features}
+    columns = _columns(schema)
     cuts = [
         None if cut is None else _short(cut, columns.get(name))
         for name, cut in zip(data["feature"], data["cut"], strict=True)
@@ -75,53 +91,46 @@ def _value(value: list[float], classes: Sequence[object], schema: Schema | None)
     return ", ".join(f"{name}={fraction:.3g}" for name, fraction in named)
 
 
-def _merge(steps: list[tuple[str, str, Any]], categories: Mapping[str, Sequence[str]]) -> list[str]:
+def _merge(steps: list[tuple[str, str, Any]], columns: Mapping[str, Column]) -> list[str]:
     """Format a path's conditions (name, sign, cut or list), merged by feature."""
     features = dict.fromkeys(name for name, _, _ in steps)
     return [
-        _condition(name, [step[1:] for step in steps if step[0] == name], categories.get(name, ()))
+        _condition(name, [step[1:] for step in steps if step[0] == name], columns.get(name))
         for name in features
     ]
 
 
-def _condition(name: str, steps: list[tuple[str, Any]], categories: Sequence[str] = ()) -> str:
-    """Merge all conditions on one feature into one, with its categories in their order, if known."""
-    quoted = shown(name)
-    if isinstance(steps[0][1], list):
-        allowed = [set(listed) for sign, listed in steps if sign == "in"]
-        excluded = list(dict.fromkeys(n for sign, omit in steps if sign == "not in" for n in omit))
-        if not allowed:
-            return f"{quoted} not in {_set_text(excluded, categories)}"
-        first = next(listed for sign, listed in steps if sign == "in")
-        kept = [n for n in first if n in set.intersection(*allowed) and n not in excluded]
-        return (
-            f"{quoted} = {shown(kept[0])}"
-            if len(kept) == 1
-            else f"{quoted} in {_set_text(kept, categories)}"
-        )
-    above = [cut for sign, cut in steps if sign == ">"]
-    upto = [cut for sign, cut in steps if sign == "<="]
-    if not above:
-        return f"{quoted} <= {_text(min(upto))}"
-    lower = _text(max(above))
-    return f"{lower} < {quoted} <= {_text(min(upto))}" if upto else f"{quoted} > {lower}"
+def _condition(name: str, steps: list[tuple[str, Any]], column: Column | None = None) -> str:
+    """Merge all conditions on one feature into one: ``GCS >= 3``, ``sex = male``; clients, which have no column, by name."""
+    if not isinstance(steps[0][1], list):
+        above = [float(np.nextafter(cut, np.inf)) for sign, cut in steps if sign == ">"]
+        below = [float(np.nextafter(cut, np.inf)) for sign, cut in steps if sign == "<="]
+        ends = max(above, default=-np.inf), min(below, default=np.inf)
+        return interval_text(name, *ends, column)
+    if column is not None:
+        sides = [np.isin(column.categories, listed) ^ (sign != "in") for sign, listed in steps]
+        return categories_text(column, np.logical_and.reduce(sides))
+    allowed = [set(listed) for sign, listed in steps if sign == "in"]
+    excluded = list(dict.fromkeys(n for sign, omit in steps if sign == "not in" for n in omit))
+    if not allowed:
+        return f"{shown(name)} not in {_set_text(excluded)}"
+    first = next(listed for sign, listed in steps if sign == "in")
+    kept = [n for n in first if n in set.intersection(*allowed) and n not in excluded]
+    return f"{shown(name)} {f'= {shown(kept[0])}' if len(kept) == 1 else f'in {_set_text(kept)}'}"
 
 
-def _set_text(names: Sequence[str], categories: Sequence[str]) -> str:
-    """Format a set of names for display, in the categories' order."""
-    codes = np.array([code for code, name in enumerate(categories) if name in names], dtype=int)
-    if len(codes) < len(names):  # of no column, such as the clients
-        categories, codes = names, np.arange(len(names))
-    return f"{{{names_text(categories, codes)}}}"
+def _set_text(names: Sequence[str]) -> str:
+    """Format a set of names for display."""
+    return f"{{{names_text(names, np.arange(len(names)))}}}"
 
 
 def _rules(
     data: dict[str, list[Any]],
     leaf: Callable[[list[float]], str],
     *,
-    categories: Mapping[str, Sequence[str]] | None = None,
+    columns: Mapping[str, Column] | None = None,
 ) -> list[str]:
-    """Return one tree's rules, with ``leaf`` formatting values; for parsing without ``categories``."""
+    """Return one tree's rules, with ``leaf`` formatting values; for parsing without ``columns``."""
     rules: list[str] = []
     stack: list[tuple[int, tuple[tuple[str, str, Any], ...]]] = [(0, ())]
     while stack:
@@ -129,9 +138,7 @@ def _rules(
         if data["feature"][node] is None:
             size, steps = sum(data["records"][node]), list(path)
             texts = (
-                [_format(*step) for step in steps]
-                if categories is None
-                else _merge(steps, categories)
+                [_format(*step) for step in steps] if columns is None else _merge(steps, columns)
             )
             rules.append(
                 f"{' and '.join(texts) or 'always'} => {size}: {leaf(data['value'][node])}"
@@ -189,7 +196,7 @@ def drawn(
     from privfed.learners.pictures import TreeNode
 
     rounded = _rounded(data, schema)
-    categories = _categories(schema)
+    columns = _columns(schema)
 
     def build(node: int) -> TreeNode:
         name = data["feature"][node]
@@ -197,8 +204,8 @@ def drawn(
             return TreeNode(_value(data["value"][node], classes, schema))
         children = data["left"][node], data["right"][node]
         sides = zip(_sides_of(rounded, node), children, strict=True)
-        named = categories.get(name, ())
-        texts = [(_condition(name, [step[1:]], named), build(child)) for step, child in sides]
+        column = columns.get(name)
+        texts = [(_condition(name, [step[1:]], column), build(child)) for step, child in sides]
         return TreeNode(shown(name), texts)
 
     return build(0)

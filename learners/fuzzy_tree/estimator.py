@@ -40,6 +40,7 @@ from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.fuzzy_tree.shrinkage import Count, Target
 from privfed.learners.parameters import Constraints, Integers, Names, Reals, StrOptions
 from privfed.learners.plain import plain, restored
+from privfed.learners.privacy_text import privacy_text
 from privfed.privacy.accountant import Budget
 from privfed.privacy.policy import Policy
 from privfed.questions.cells import Path
@@ -474,7 +475,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
                 f"{n_borrowed} of {self.n_leaves_} rules use the equations of a node above: "
                 "their own were withheld, or the noise was too large for them."
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.schema_.fill_notes(), privacy_text(self.privacy_)])
 
     def readable(self) -> dict[str, Any]:
         """Return scaling, sets, and the rules in the data's own units."""

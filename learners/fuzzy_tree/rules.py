@@ -178,7 +178,8 @@ def counts(tree: FuzzyTreeRegressor) -> dict[str, EquationCode]:
             )
         elif column.kind == "integer" and low < high <= np.floor(low) + 1 and (low, high) != (0, 1):
             below = int(np.floor(low))
-            text = f"0 up to {below}, 1 from {below + 1} on"
+            two_valued = column.bounds == (below, below + 1) == (0, 1)
+            text = "" if two_valued else f"0 up to {below}, 1 from {below + 1} on"
             codes[column.name] = EquationCode(low, high - low, text)
     return codes
 
@@ -231,12 +232,13 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
             )
     encoded = counts(tree)
     codes = [f"{shown(columns[k].name)} {encoded[columns[k].name].explanation}"
-            for k in sorted(sloped) if columns[k].name in encoded]  # fmt: skip
+            for k in sorted(sloped)
+            if columns[k].name in encoded and encoded[columns[k].name].explanation]  # fmt: skip
     if codes:
         notes.append(f"Codes in equations: {'; '.join(codes)}.")
     ends = ", ".join(
         f"{shown(columns[k].name)} "
-        + " to ".join(number_text(end[k], width[k]) for end in (tree.lower_, tree.upper_))
+        + " to ".join(_end_text(end[k], width[k]) for end in (tree.lower_, tree.upper_))
         for k in sorted(split | sloped)
         if columns[k].name not in encoded
     )
@@ -247,6 +249,11 @@ def legend(tree: FuzzyTreeRegressor) -> list[str]:
         name = shown(target.name) + (f" ({target.description})" if target.description else "")
         notes.append(f"Predictions of {name} lie between {ends_text(low, high)}.")
     return notes
+
+
+def _end_text(end: float, width: float) -> str:
+    """Format an end of a range; one that is nearly zero relative to the range's width as 0."""
+    return number_text(end if abs(end) > 5e-5 * width else 0.0, width)
 
 
 def peaks(tree: FuzzyTreeRegressor, feature: int) -> np.ndarray:

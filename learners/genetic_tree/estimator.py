@@ -33,6 +33,7 @@ from privfed.learners.genetic_tree.published import (
 from privfed.learners.genetic_tree.queries import SHELF
 from privfed.learners.genetic_tree.structures import DEEPEST, MOST_FEATURES, length
 from privfed.learners.parameters import Boolean, Constraints, Integers, Reals, StrOptions, inherited
+from privfed.learners.privacy_text import own_tree_text, privacy_text
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
@@ -181,10 +182,14 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
         """
         if client is not None:
             tree: PersonalTree = self.at_home(client)
-            return f"{self._heading(tree, client)}:\n{tree.to_text(self.schema_, self._labels)}"
+            text = tree.to_text(self.schema_, self._labels)
+            notes = tree.tree.notes(self.schema_.features) + self.schema_.fill_notes()
+            notes.append(own_tree_text(client))
+            return "\n".join([f"{self._heading(tree, client)}:", text, *notes])
         lines = []
         if (shared := self._shared_tree) is not None:
             lines = [f"{self._heading(shared)}:", shared.to_text(self.schema_, self._labels)]
+            lines += shared.tree.notes(self.schema_.features) + self.schema_.fill_notes()
         known, others = self._here, [name for name in self.clients_ if name not in self._here]
         lines.append("Each client has a tree of its own, which stays with it.")
         if known:
@@ -195,7 +200,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             lines.append(
                 f"take_home(client, shelf) reads one from the client's shelf; not read yet: {_listed(others)}."
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, privacy_text(self.privacy_)])
 
     def plot(
         self, feature: str | None = None, *, client: str | None = None, ax: Axes | None = None

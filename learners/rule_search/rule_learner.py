@@ -19,6 +19,7 @@ from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.cohort import CohortLearner
 from privfed.learners.parameters import Constraints, Exact, Integers, Names, Reals
+from privfed.learners.privacy_text import privacy_text
 from privfed.learners.rule_search.asking import CohortSession, FoundRule, SearchStep
 from privfed.learners.rule_search.level_search import MAX_EPSILON
 from privfed.learners.rule_search.population_rules import (
@@ -201,13 +202,14 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         check_is_fitted(self)
         figures = [rule.to_dict() for rule in self.rules_.rules]
         if not figures:
-            return NOTHING
+            return f"{NOTHING}\n{privacy_text(self.privacy_)}"
         lines = [
             f"{100 * rule['share']:.1f} % ({100 * rule['low']:.1f} to {100 * rule['high']:.1f} %): {rule['rule']}"
             for rule in figures
         ]
         vote = f"A trajectory is of the positive class where rules with at least {100 * self.rules_.cut:g} % of all shares hold."
-        return "\n".join([f"{NOTE[:1].upper()}{NOTE[1:]}.", *lines, vote])
+        note = f"{NOTE[:1].upper()}{NOTE[1:]}."
+        return "\n".join([note, *lines, vote, privacy_text(self.privacy_)])
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
         """Plot the rules' estimated fractions as bars, with their 95 % limits."""

@@ -12,15 +12,11 @@ from privfed.questions.tree import digits_text, ends_text, number_text
 from privfed.tables.schema import Column, shown
 
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
-PRIVACY = (
-    "Epsilon, and whose records it protects: see the data owners' budget, federation.budget() or the report; this "
-    "text costs nothing beyond the model."
-)
 STARRED = "*: other terms or cut-offs fit about as well, given noise and sampling; see table()"
 
 
-def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> str:
-    """Format the first terms of a table with a heading on its columns; ``heading`` says what coefficients add to."""
+def described(table: pd.DataFrame, top: int, heading: str, privacy: str, *, private: bool) -> str:
+    """Format the first terms of a table with a heading on its columns, what coefficients add to, and a last line."""
     lines = [heading]
     if len(table) and {"low", "high"} <= set(table):
         lines.append(
@@ -28,7 +24,7 @@ def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> 
             "if it includes 0, the term may have no effect."
         )
     if not len(table):
-        return "\n".join([*lines, f"{NOTHING[:1].upper()}{NOTHING[1:]}."])
+        return "\n".join([*lines, f"{NOTHING[:1].upper()}{NOTHING[1:]}.", privacy])
     if "class" in table:
         table = table.assign(**{"class": table["class"].map(shown)})
     records = "records, estimated on synthetic ones" if private else "records"
@@ -46,7 +42,7 @@ def described(table: pd.DataFrame, top: int, heading: str, *, private: bool) -> 
     lines += notes
     if top < len(table):
         lines.append(f"{max(top, 0)} of {len(table)} terms; describe({len(table)}) shows all.")
-    return "\n".join([*lines, *[PRIVACY] * private])
+    return "\n".join([*lines, privacy])
 
 
 def _formats(table: pd.DataFrame) -> dict[str, Callable[[float], str]]:
@@ -84,12 +80,11 @@ def of_classes(
 ) -> str:
     """Describe coefficients of classes' log-odds; ``link`` is that of several classes (:data:`.LINKS`)."""
     intercepts = ", ".join(
-        f"{name} {digits_text(model.weights[0], 3)}"
-        for name, model in zip(names, models, strict=True)
+        f"{name} {digits_text(model.start, 3)}" for name, model in zip(names, models, strict=True)
     )
     where = _begin(models)
     if link is None:
-        intercept = digits_text(models[0].weights[0], 3)
+        intercept = digits_text(models[0].start, 3)
         return (
             f"Coefficients add to the log-odds of {target} = {names[0]}, which are {intercept}{where}; "
             "exp_coefficient: the factor of the odds."
@@ -107,7 +102,7 @@ def of_classes(
 def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) -> str:
     """Describe coefficients of a number: the target's unit, if described, and the limits of predictions."""
     low, high = limits
-    intercept = low + (float(model.weights[0]) + 1) / 2 * (high - low)
+    intercept = low + (model.start + 1) / 2 * (high - low)
     name = shown(target.name) + (f" ({target.description})" if target.description else "")
     return (
         f"Coefficients add to {name}, in its unit, which is {number_text(intercept, high - low)}{_begin([model])}; "
@@ -117,9 +112,13 @@ def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) 
 
 def _begin(models: Sequence[RuleEnsemble]) -> str:
     """Describe for which records predictions are the intercept."""
-    ends = [1 + len(model.terms.boxes) for model in models]
-    rules = any(np.any(m.weights[1:end]) for m, end in zip(models, ends, strict=True))
-    lines = any(np.any(m.weights[end:]) for m, end in zip(models, ends, strict=True))
+    rules = lines = False
+    for model in models:
+        end = 1 + len(model.terms.boxes)
+        switches = [bool(model.switched(k)) for k in range(len(model.terms.linear))]
+        used = model.weights[end:] != 0
+        rules |= bool(np.any(model.weights[1:end])) or bool(np.any(used & np.array(switches, bool)))
+        lines |= bool(np.any(used & ~np.array(switches, bool)))
     where = [" where no rule holds"] * rules
     where += [
         f"{' and' if rules else ' where'} linear terms are midway between their limits"

@@ -7,6 +7,8 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,6 +30,7 @@ from privfed.learners.parameters import (
     StrOptions,
 )
 from privfed.learners.plain import plain
+from privfed.learners.privacy_text import privacy_text
 from privfed.learners.private.model import Aim
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.rulefit.alternatives import marked
@@ -55,12 +58,16 @@ from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.ways import LearnerByWays, Ways
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
+from privfed.questions.tree import rounding_note
 from privfed.tables.schema import Schema, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_LINES = 100  #: Of a score card beside its model; a longer one is not added up by hand
+DIVIDED = (
+    "The probabilities of all classes are the risks by their score cards, divided by their sum."
+)
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved unchanged
 
 
@@ -289,7 +296,14 @@ class _RuleFit(LearnerByWays):
     def describe(self, top: int = 20) -> str:
         """Return the first ``top`` terms of :meth:`table` as text, with an explanation of its columns."""
         check_is_fitted(self)
-        return described(self.table(), top, self._explanation(), private=self.private_)
+        last = "\n".join([*self.schema_.fill_notes(), *self._notes(self.rules_)])
+        return described(self.table(), top, self._explanation(), last, private=self.private_)
+
+    def _notes(self, printed: Sequence[Rule]) -> list[str]:
+        """Return the last notes on a text with some rules: whether cut-offs are rounded, and epsilon."""
+        conditions = [condition for rule in printed for condition in rule.conditions]
+        cuts = [(self.schema_.column(c.feature), end) for c in conditions for end in c.ends]
+        return [*rounding_note(cuts), privacy_text(self.privacy_)]
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
         """Plot terms as bars, or one feature's own terms; with 90 % intervals for a short private model.
@@ -460,22 +474,46 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         names = classes[1:] if link is None else classes
         return of_classes(self.models_, shown(self.schema_.columns[-1].name), names, link)
 
-    def scorecard(self, max_points: int = 10) -> ScoreCard:
-        """Return the model as integer points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`."""
+    def scorecard(self, max_points: int = 10, *, label: str | None = None) -> ScoreCard:
+        """Return the model as integer points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`.
+
+        Args:
+            max_points: of a term, in absolute value.
+            label: the class; required of more than two, each of which has a card against all others.
+
+        Raises:
+            InputError: no such class, a constant model, or scores that are no log-odds of single classes.
+        """
         check_is_fitted(self)
-        if isinstance(self.ensemble_, ClassEnsembles):
+        model, names = self.ensemble_, [str(name) for name in self.classes_]
+        if isinstance(model, RuleEnsemble):
+            names = names[1:]
+        elif model.link == "softmax":
             raise InputError(
-                "score cards are for two classes; for several, use predict_proba() and table()"
+                "score cards of several classes are of short models; write max_terms = 20, or use predict_proba()"
             )
-        return ScoreCard.from_ensemble(self.ensemble_, max_points)
+        if label is None and len(names) > 1:
+            raise InputError(
+                f"each of several classes has a score card of its own; write scorecard(label={names[0]!r})"
+            )
+        if label is not None and label not in names:
+            raise InputError(f"no score card of {label!r}; write label = {' or '.join(names)}")
+        number = 0 if label is None else names.index(label)
+        several = names[number] if len(names) > 1 else ""
+        card = ScoreCard.from_ensemble(self.models_[number], max_points, several)
+        notes = (*card.footnotes, *[DIVIDED] * bool(card.label), *self._notes(card.rules))
+        return replace(card, footnotes=notes)
 
     def to_html(self) -> str:
-        """Return plot, text and score card, if there is one for people to use, as HTML; errors as :meth:`plot`."""
+        """Return plot, text and score cards, those that people can use, as HTML; errors as :meth:`plot`."""
         html = super().to_html()
-        with suppress(InputError):
-            card = self.scorecard()
-            if len(card.table()) <= MOST_LINES:
-                html += f"<details open><summary><strong>Score card</strong></summary>{card.to_html()}</details>"
+        several = isinstance(self.ensemble_, ClassEnsembles)
+        for label in map(str, self.classes_) if several else [None]:
+            with suppress(InputError):
+                card = self.scorecard(label=label)
+                title = "Score card" if label is None else f"Score card of {escape(shown(label))}"
+                if len(card.table()) <= MOST_LINES:
+                    html += f"<details open><summary><strong>{title}</strong></summary>{card.to_html()}</details>"
         return html
 
     def readable(self) -> dict[str, Any]:

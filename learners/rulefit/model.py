@@ -183,6 +183,31 @@ class RuleEnsemble:
         single = int(alone.sum()) + int((lines & (self._linear_weights != 0)).sum())
         return single, int((used[:, feature] & ~alone).sum())
 
+    def switched(self, term: int) -> float:
+        """Return the effect of a linear term's second value against the first, in coefficients; 0 unless there are two.
+
+        ``term`` counts the linear terms.
+        """
+        column, cutoffs = self.schema.features[self.terms.linear[term]], self.terms.cutoffs
+        feature, (first, second) = self.terms.linear[term], column.bounds
+        if column.kind == "number" or second != first + 1:
+            return 0.0
+        ends = float(cutoffs.lower[feature]), float(cutoffs.upper[feature])
+        low, high = np.clip([first, second], *ends).tolist()
+        return float(0.4 * (high - low) / cutoffs.scale[feature])
+
+    @property
+    def start(self) -> float:
+        """F where no rule holds, two-valued columns have the first value, and other lines are midway."""
+        total, cutoffs = float(self.weights[0]), self.terms.cutoffs
+        for k, feature in enumerate(self.terms.linear):
+            if self.switched(k):
+                ends = float(cutoffs.lower[feature]), float(cutoffs.upper[feature])
+                first = float(np.clip(self.schema.features[feature].bounds[0], *ends))
+                slope = 0.4 * float(self._linear_weights[k]) / float(cutoffs.scale[feature])
+                total += slope * (first - sum(ends) / 2)
+        return total
+
     def linear_coefficients(self) -> tuple[dict[str, float], float]:
         """Return coefficients per unit of each winsorised covariate, and the matching intercept."""
         cutoffs, names = self.terms.cutoffs, self.schema.names
@@ -215,7 +240,12 @@ class RuleEnsemble:
             if self._linear_weights[k]:
                 number = self._rules + k
                 rows.append(
-                    (self._line_text(feature), *self._numbers(number), 1.0, self._alike(number))
+                    (
+                        self._line_text(feature, switched=bool(self.switched(k))),
+                        *self._numbers(number, self.switched(k) or 1.0),
+                        1.0,
+                        self._alike(number),
+                    )
                 )
         ends, last = ["low", "high"], "alternatives"
         columns = ["term", "coefficient", *ends, "exp_coefficient", "importance", "support", last]
@@ -227,22 +257,22 @@ class RuleEnsemble:
         ordered = table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
         return ordered if top is None else ordered.head(top)
 
-    def _line_text(self, feature: int) -> str:
+    def _line_text(self, feature: int, *, switched: bool = False) -> str:
         """Format a linear term with unit and limits: ``linear: age per 35, from 20 to 90``.
 
-        For an integer with those between its limits, for a category with its codes: ``linear: visits per 4, from 1 (less:
-        0.5) to 8 (more: 8.5)``, ``linear: sex per 1.25, female 0 and male 1``.
+        For an integer with those between its limits: ``linear: visits per 4, from 1 (less:
+        0.5) to 8 (more: 8.5)``; if two-valued, with its values: ``sex = male rather than female``.
         """
         column, cutoffs = self.schema.features[feature], self.terms.cutoffs
+        if switched:
+            names = column.categories or [f"{value:.0f}" for value in column.bounds]
+            return f"{shown(column.name)} = {shown(names[1])} rather than {shown(names[0])}"
         lower, upper = float(cutoffs.lower[feature]), float(cutoffs.upper[feature])
         unit, low, high = (
             number_text(value, float(np.ptp(column.bounds)))
             for value in (float(cutoffs.scale[feature]) / 0.4, lower, upper)
         )
         text = f"linear: {shown(column.name)} per {unit}"
-        if column.kind == "category":
-            codes = (f"{shown(name)} {code}" for code, name in enumerate(column.categories))
-            return f"{text}, {' and '.join(codes)}"
         first, last = math.ceil(lower), math.floor(upper)
         if column.kind == "number" or first > last or (first, last) == (lower, upper):
             return f"{text}, from {low} to {high}"
@@ -253,8 +283,12 @@ class RuleEnsemble:
         own = self.alternatives
         return NOT_KNOWN if own is None else own[term].text(self.schema)
 
-    def _numbers(self, term: int) -> tuple[float, ...]:
-        weight, (low, high) = float(self.weights[1 + term]), self._ends[1 + term].tolist()
+    def _numbers(self, term: int, unit: float = 1.0) -> tuple[float, ...]:
+        """Return coefficient, ends, factor and importance of a term, the former three times ``unit``."""
+        weight, (low, high) = (
+            unit * float(self.weights[1 + term]),
+            (unit * self._ends[1 + term]).tolist(),
+        )
         return weight, low, high, float(np.exp(weight)), float(self.term_importances[term])
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A rule ensemble for two classes as a score card: integer points that add up to a risk.
+"""A rule ensemble of one class's log-odds as a score card: integer points that add up to a risk.
 
 After FasterRisk (Liu et al. 2022, Fast Interpretable Risk Score Models): log-odds are the intercept plus the total over
 a common factor. A rule's points are its coefficient times the factor, rounded; a winsorised line has points for each of
@@ -24,7 +24,6 @@ from privfed.errors import InputError
 from privfed.learners.parameters import Integers, check_values
 from privfed.learners.private.model import deviations_of
 from privfed.learners.rulefit.alternatives import EXPLAINED, NONE, UNKNOWN
-from privfed.learners.rulefit.description import PRIVACY
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule
 from privfed.learners.rulefit.short import roundest
@@ -72,10 +71,13 @@ class ScoreCard:
     difference: float | None = None
     #: what noise does not tell from the model's terms; empty if it has no intervals
     footnotes: tuple[str, ...] = ()
+    label: str = ""  #: the class whose risk it is; empty: the second of two
 
     @classmethod
-    def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10) -> ScoreCard:
+    def from_ensemble(cls, model: RuleEnsemble, max_points: int = 10, label: str = "") -> ScoreCard:
         """Round an ensemble of log-odds to points of at most ``max_points`` in absolute value for each of its terms.
+
+        Of several classes, the log-odds are of ``label`` against the rest.
 
         Raises:
             InputError: all coefficients are zero, or ``max_points`` is not an integer of at least 1.
@@ -90,7 +92,9 @@ class ScoreCard:
         lines, sums = _disjoint(rules, points, model.schema)
         if not lines:
             raise InputError("the model is a constant: no score card can be made of it")
-        card = cls(model.schema, tuple(lines), sums, intercept, factor, footnotes=notes)
+        card = cls(
+            *(model.schema, tuple(lines), sums, intercept, factor), footnotes=notes, label=label
+        )
         return card if model.synthetic is None else card._fitted_to(model, model.synthetic)
 
     def _fitted_to(self, model: RuleEnsemble, X: np.ndarray) -> ScoreCard:
@@ -126,7 +130,7 @@ class ScoreCard:
         return np.asarray(self.points @ np.array(members), int)
 
     def risk(self, totals: np.ndarray) -> np.ndarray:
-        """Return the probability of the second class at some totals."""
+        """Return the probability of the second class, or of :attr:`label` against the rest, at some totals."""
         return np.asarray(expit(self.intercept + np.asarray(totals) / self.factor))
 
     def risk_intervals(self, totals: np.ndarray, level: float = 0.9) -> np.ndarray:
@@ -228,9 +232,9 @@ class ScoreCard:
     def _of(self) -> str:
         target = self.schema.target
         assert target is not None
-        return (
-            f"of {shown(target.name)} = {shown(target.categories[1]) if target.categories else 1}"
-        )
+        label = self.label or (target.categories[1] if target.categories else "1")
+        against = " against all other classes" if self.label else ""
+        return f"of {shown(target.name)} = {shown(label)}{against}"
 
     @property
     def _risk(self) -> str:
@@ -357,7 +361,7 @@ class ScoreCard:
 
 
 def _footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
-    """Return what noise does not tell from the terms with points, after an explanation, and where epsilon is."""
+    """Return what noise does not tell from the terms with points, after an explanation."""
     if model.error is None:
         return ()
     names = [rule.text(model.schema) for rule in model.rules]
@@ -381,7 +385,7 @@ def _footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
         f"Alternatives to the terms that these points add up: {explained}; or no effect, if the 90 % interval of a "
         "coefficient includes 0."
     )
-    return (heading, *notes, *none, PRIVACY)
+    return (heading, *notes, *none)
 
 
 def _signed(points: int) -> str:

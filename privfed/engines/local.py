@@ -156,6 +156,19 @@ class LocalDisclosure(ChannelDisclosure):
         """
         return pd.DataFrame([_line(name, gate) for name, gate in self.gates.items()])
 
+    def privacy(self) -> dict[str, Any] | None:
+        """See the base; from :meth:`budget`."""
+        rows = self.budget()
+        policies = [gate.policy for gate in self.gates.values()]
+        return {
+            "epsilon": float(rows["spent"].max()) if np.isfinite(rows["spent"]).all() else None,
+            "delta": float(rows["delta"].fillna(0.0).max()),
+            "unit": " or ".join(sorted({policy.unit for policy in policies})),
+            "relation": " or ".join(sorted({policy.relation for policy in policies})),
+            "noise": "test" if (rows["noise"] == "test").any() else "secure",
+            **({"unmasked": float(rows["unmasked"].max())} if "unmasked" in rows else {}),
+        }
+
     def _repr_html_(self) -> str:
         """Return the budget for notebooks."""
         return str(self.budget().to_html(index=False))

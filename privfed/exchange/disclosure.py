@@ -199,6 +199,16 @@ class Disclosure(ABC):
         summary = f"{several(self.clients, 'client')}; {features}, {predicted}"
         return in_one_line(f"{type(self).__name__}({summary})")
 
+    def privacy(self) -> dict[str, Any] | None:
+        """Return what all releases so far cost, if the data owners' ledgers are here; None: see the owners'.
+
+        Returns:
+            ``epsilon`` (proven for the owner with the largest; None: some release is unprotected), ``delta``, ``unit``,
+            ``relation``, ``noise`` (``"test"`` if seeded), and ``unmasked``, the epsilon if the masks of sums fail, if
+            there are any.
+        """
+        return None
+
     @overload
     def ask(
         self, *queries: Query, clients: Sequence[str] | None = None, spend: Fraction | None = None

@@ -8,7 +8,7 @@ exactly one leaf, and at most one node on each level: cells are crisp and disjoi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -23,6 +23,8 @@ from privfed.tables.schema import Column, Schema, shown
 MOST_NODES, MOST_BRANCHES = 2**22, 256  #: Limits on the size of a received tree
 _PAIRS = 2**15  #: Records times trees traversed at a time, to fit the processor's cache
 MOST_NAMES = 10  #: Categories that are listed one by one
+TINY = float(np.finfo(float).tiny)
+ROUNDED = "Cut-offs of more digits are rounded here; for a value between the printed and the exact one, predict() decides."
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +273,11 @@ class Tree(Nodes):
             if len(below) == 1:
                 begins[node] = begins[below[0]]
         return begins[0], entries
+
+    def notes(self, columns: Sequence[Column]) -> list[str]:
+        """Return :func:`rounding_note` of the tree's thresholds."""
+        pairs = zip(self.feature.tolist(), self.cuts.tolist(), strict=True)
+        return rounding_note((columns[f], cut) for f, cuts in pairs if f >= 0 for cut in cuts)
 
     def to_text(self, schema: Schema, leaf: Callable[[int], str] = "leaf {}".format) -> str:
         """Format the tree of :meth:`read`, a line per branch, indented by depth; ``leaf`` describes a leaf."""
@@ -523,11 +530,20 @@ def _cut_text(value: float, width: float) -> tuple[str, bool]:
     """
     if not np.isfinite(value):
         return "", False
+    if abs(value) < TINY:  # zero, or the next number to it
+        return "0", value > 0
     text = digits_text(value, 8)
     if abs(float(text) - value) <= 1e-12 * abs(value):
         return text, float(text) < float(value)
     whole = math.floor(math.log10(abs(value))) + 1
     return digits_text(value, digits_of(value, width, max(3, min(whole, 6)))), False
+
+
+def rounding_note(cuts: Iterable[tuple[Column, float]]) -> list[str]:
+    """Return a note for readers if :func:`_cut_text` rounds any threshold of a column of numbers, else nothing."""
+    numbers = (cut for column, cut in cuts if column.kind == "number" and np.isfinite(cut))
+    rounded = (abs(float(digits_text(cut, 8)) - cut) > 1e-12 * abs(cut) + TINY for cut in numbers)
+    return [ROUNDED] * any(rounded)
 
 
 def categories_text(column: Column, met: np.ndarray, most: int = MOST_NAMES) -> str:

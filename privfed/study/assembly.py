@@ -173,7 +173,7 @@ def write_report(output: Output, *, simulation: bool = False) -> Report:
     full = gather(output)
     report = full if simulation else full.published()
     models = {
-        policy.name: _model_html(output, policy.name) for policy in report.policies if policy.finite
+        policy.name: _model_html(output, policy) for policy in report.policies if policy.finite
     }
     html, text = page(report, models), json.dumps(finite(report.to_dict()), indent=2)
     write_text(output.folder / "report.html", html)
@@ -181,13 +181,23 @@ def write_report(output: Output, *, simulation: bool = False) -> Report:
     return full
 
 
-def _model_html(output: Output, policy: str) -> str:
-    """Return a policy's model as HTML; empty without a model, or without a common one."""
-    path = output.policy(policy) / "model.json"
+def _model_html(output: Output, report: PolicyReport) -> str:
+    """Return a policy's model as HTML, with the report's epsilon; empty without a model, or without a common one."""
+    path = output.policy(report.name) / "model.json"
     if not path.is_file():
         return ""
+    policy = report.account.policy
     try:
-        return load(path).to_html()
+        model = load(path)
+        if policy.masked is None:  # whose second epsilon, if masks fail, is in the report
+            model.privacy_ = {
+                "epsilon": report.so_far,
+                "delta": report.delta,
+                "unit": policy.unit,
+                "relation": policy.relation,
+                "noise": "secure" if report.secure else "test",
+            }
+        return model.to_html()
     except InputError:
         return ""
 

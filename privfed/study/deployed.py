@@ -37,7 +37,7 @@ from privfed.exchange.channel import HeadStore
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.signing import Identity, Signer, read_public
 from privfed.exchange.transcript import Transcript
-from privfed.learners.saved import save
+from privfed.learners.saved import written
 from privfed.ledger.registry import state_folder
 from privfed.ledger.secret import secret_beside
 from privfed.owner.masking import MaskingKey
@@ -218,7 +218,7 @@ class Deployment:
             warnings.simplefilter("always", Note)
             try:
                 model.fit(disclosure)
-                save(model, folder / "model.json")
+                (folder / "model.json").write_text(written(model), encoding="utf-8")
                 evaluates = asks_evaluation(self.policy)
                 metrics |= evaluated(model, disclosure) if evaluates else unmeasured
             except NobodyAnswered as error:

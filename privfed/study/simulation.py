@@ -33,7 +33,7 @@ from privfed.exchange.transcript import Transcript
 from privfed.interrupts import survived
 from privfed.learners.base import FederatedLearner, PersonalLearner
 from privfed.learners.cohort import CohortLearner
-from privfed.learners.saved import save, written
+from privfed.learners.saved import written
 from privfed.ledger.registry import Registry
 from privfed.owner.noise_monitor import NoiseSums
 from privfed.privacy.loss import foreign
@@ -299,7 +299,7 @@ def run(
     output.write(choice.name, "metrics.json", metrics)
     output.write(choice.name, "heads.json", heads)
     if "stopped" not in metrics:
-        save(model, folder / "model.json")
+        (folder / "model.json").write_text(written(model), encoding="utf-8")
 
 
 def _reserve(

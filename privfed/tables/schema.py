@@ -240,6 +240,15 @@ class Schema(InToml):
         known = [column.name for column in self.columns]
         raise SchemaError(no_column(name, known, "in the schema; the"))
 
+    def fill_notes(self) -> list[str]:
+        """Return a note for readers of a model on what missing values of features count as, if any may be missing."""
+        fills = [(column.name, column.fill) for column in self.features if column.fill is not None]
+        parts = [
+            f"{shown(name)} {shown(fill) if isinstance(fill, str) else f'{fill:.15g}'}"
+            for name, fill in fills
+        ]
+        return [f"A missing value counts as: {', '.join(parts)}."] * bool(parts)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain data, in the form of its TOML file."""
         data: dict[str, Any] = {"name": self.name}

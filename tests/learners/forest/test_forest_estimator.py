@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -221,7 +222,12 @@ def test_plain_data_and_text_give_the_same_forest_back() -> None:
         assert np.allclose(again.feature_importances_, learner.feature_importances_)
         assert np.allclose(read.feature_importances_, learner.feature_importances_)
         assert read.to_text() == learner.to_text()
-        assert len(learner.describe(1).splitlines()) == 1 + leaves(learner, 1)
+        assert len(printed(learner, 1)) == leaves(learner, 1)
+
+
+def printed(learner: Any, tree: int = 0) -> list[str]:
+    """The rules of a described tree, without the heading and the notes."""
+    return [line for line in learner.describe(tree).splitlines() if " => " in line]
 
 
 def leaves(learner: Any, tree: int) -> int:
@@ -233,12 +239,12 @@ def leaves(learner: Any, tree: int) -> int:
 def test_rules_say_what_they_mean() -> None:
     """A row that meets a rule's conditions is predicted by it."""
     learner = fitted(table(), n_estimators=1, max_depth=2, max_features=None)
-    heading, *rules = learner.describe().splitlines()
+    heading, rules = learner.describe().splitlines()[0], printed(learner)
     assert heading.startswith("tree 0, from 0 to 0, whose mean is the model")
     assert 2 <= len(rules) <= 4
     with pytest.raises(InputError, match="the last is 0"):
         learner.describe(1)
-    assert all(" => " in rule and re.search(r"\b[ab] (?:<=|>)", rule) for rule in rules)
+    assert all(re.search(r"\b[ab] (?:<=|>)", rule) for rule in rules)
 
 
 def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None:
@@ -255,7 +261,7 @@ def test_described_rules_are_short_and_name_classes_as_the_schema_does() -> None
     ):
         learner = fitted(train, schema)
         exact, said = learner.to_text(), learner.describe()
-        for rule in said.splitlines()[1:]:
+        for rule in printed(learner):
             value = rule.rpartition(": ")[2]
             leaf = re.fullmatch(", ".join(f"{name}({number})" for name in names), value)
             assert leaf and all(digits(each) <= 4 - bool(names[0]) for each in leaf.groups())
@@ -314,7 +320,7 @@ def test_described_rules_tell_apart_what_lies_far_from_zero() -> None:
     assert described(tree, (), schema) == [
         "pay <= 1000062.5 => 1: 1000000000.25",
         "pay > 1000062.5 and year <= 2012 => 1: 1000000000",
-        "pay > 1000062.5 and year > 2012 => 1: 1000000001",
+        "pay > 1000062.5 and year >= 2013 => 1: 1000000001",
     ]
     (left, _), (right, inner) = drawn(tree, (), schema).branches
     assert (left, right) == ("pay <= 1000062.5", "pay > 1000062.5")
@@ -371,7 +377,7 @@ def test_described_leaves_and_pictures_have_means_in_the_targets_unit() -> None:
     """A described leaf holds what the tree predicts for the records that reach it."""
     learner = fitted(table(), NUMERIC)
     model, target = learner.model_, table()["y"]
-    means = [float(rule.rpartition(": ")[2]) for rule in learner.describe().splitlines()[1:]]
+    means = [float(rule.rpartition(": ")[2]) for rule in printed(learner)]
     low, high = NUMERIC.target.bounds  # type: ignore[union-attr]
     leaves = model.tree_dict(0)
     scaled = [
@@ -738,3 +744,38 @@ def test_how_fine_upper_levels_look_is_a_parameter() -> None:
         learner.fit(fed)
         asked = [entry.query["levels"] for entry in fed.transcript().of(kind="forest.sketches")]
         assert asked[0] == levels == max(asked)
+
+
+def test_a_described_rule_holds_for_the_values_that_reach_its_leaf() -> None:
+    """Of whole numbers, flags, decimals and categories: all values, by the exact text and by the one for readers."""
+    columns = (
+        Column("n", "integer", 0, 6),
+        Column("flag", "integer", 0, 1),
+        Column("x", "number", -1, 1),
+        Column("c", categories=("a", "b", "d")),
+    )
+    cells = list(product(range(7), range(2), (np.arange(-10, 11) / 10).tolist(), "abd"))
+    frame = pd.DataFrame(cells, columns=[column.name for column in columns])
+    frame["y"] = (frame["n"] * 3 + 4 * frame["flag"] + 9 * frame["x"].abs()) % 5
+    frame["client"] = np.arange(len(frame)) % 2
+    schema = Schema(columns, Column("y", "number", 0, 5))
+    learner = FedForestRegressor(n_estimators=2, max_depth=5, max_features=None, random_state=0)
+    learner.fit(UngatedDisclosure.from_frame(frame, schema, "client"))
+    said = learner.describe(0)
+    assert not re.search(r"\b(?:n|flag|c) (?:[<>] |not in \{\w\})|flag [<>]=", said)
+    exact = learner.to_text().split("tree 1:")[0].splitlines()[2:]
+    readable = printed(learner)
+    assert len(exact) == len(readable) > 10
+    for cell in cells:
+        names = dict(zip(("n", "flag", "x", "c"), cell, strict=True))
+        held = [[_holds(rule, names) for rule in rules] for rules in (exact, readable)]
+        assert held[0] == held[1] and sum(held[0]) == 1
+
+
+def _holds(rule: str, values: dict[str, Any]) -> bool:
+    """Whether a record satisfies a printed rule."""
+    text = re.sub(r'"(n|flag|x|c)" ', r"\1 ", rule.partition(" => ")[0])
+    text = re.sub("(?<![<>])= ([a-d])", r'== "\1"', text)
+    text = re.sub("(?<![<>=])= ", "== ", text)
+    text = re.sub(r"\{([^}]*)\}", lambda m: str(set(m[1].split(", "))), text)
+    return bool(eval(text, {**values, "always": True}))

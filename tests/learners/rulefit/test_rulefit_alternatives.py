@@ -14,6 +14,7 @@ import pytest
 from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
+from privfed.learners.privacy_text import SEE_OWNERS
 from privfed.learners.rulefit import short
 from privfed.learners.rulefit.alternatives import (
     EXPLAINED,
@@ -23,7 +24,7 @@ from privfed.learners.rulefit.alternatives import (
     TermExchanges,
 )
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.description import PRIVACY, STARRED
+from privfed.learners.rulefit.description import STARRED
 from privfed.learners.rulefit.model import RuleEnsemble
 from privfed.learners.rulefit.rules import Condition, Rule, Terms
 from privfed.learners.rulefit.scorecard import ScoreCard
@@ -384,7 +385,7 @@ def learned(ensemble: RuleEnsemble) -> RuleFitClassifier:
 def test_a_text_numbers_the_notes_of_the_terms_it_shows() -> None:
     """Others are marked as having none."""
     lines = learned(LIST).describe().splitlines()
-    assert lines[-3:] == ["1: or age >= 50", "2: cut-off age 35 to 45", PRIVACY]
+    assert lines[-3:] == ["1: or age >= 50", "2: cut-off age 35 to 45", SEE_OWNERS]
     assert [line.split()[-1] for line in lines[5:8]] == ["80", "1", "2"]
     assert "probability of at least 5 %" in lines[-4]
     assert learned(LIST).describe(2).splitlines()[-3] == "1: or age >= 50"
@@ -404,16 +405,17 @@ def test_a_picture_stars_terms_with_alternatives_and_says_so() -> None:
 def test_a_card_has_a_footnote_for_each_line_with_alternatives() -> None:
     """In print, HTML, LaTeX and the picture; not for lines whose points round to nothing."""
     card = ScoreCard.from_ensemble(LIST)
-    assert card.footnotes[1:-1] == ("age >= 40: cut-off age 35 to 45", "linear: age: or age >= 50")
-    assert EXPLAINED in card.footnotes[0] and card.footnotes[-1] == PRIVACY
+    assert card.footnotes[1:] == ("age >= 40: cut-off age 35 to 45", "linear: age: or age >= 50")
+    assert EXPLAINED in card.footnotes[0]
+    assert learned(LIST).scorecard().footnotes == (*card.footnotes, SEE_OWNERS)
     for text in (str(card), card.to_html(), card.to_latex()):
         assert "cut-off age 35 to 45" in text
     drawn = [one.get_text() for one in card.plot().texts]
     assert any("cut-off age 35 to 45" in one for one in drawn)
     small = ScoreCard.from_ensemble(replace(LIST, weights=np.array([-0.7, 1e-3, 1.5, 1e-3])))
-    assert small.footnotes[1:-1] == ("none of 90",)
+    assert small.footnotes[1:] == ("none of 90",)
     wide = ScoreCard.from_ensemble(replace(LIST, error=np.eye(4)))
-    assert wide.footnotes[1:-1] == (
+    assert wide.footnotes[1:] == (
         "age >= 40: cut-off age 35 to 45; or no effect",
         "GCS <= 6: or no effect",
         "linear: age: or age >= 50; or no effect",

@@ -20,6 +20,7 @@ from privfed.learners.forest.private_way import PrivateForest
 from privfed.learners.private import PrivateModel
 from privfed.learners.rulefit.model import ClassEnsembles
 from privfed.learners.rulefit.queries import Objective, unit_target
+from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import _Shortener, shortened
 from privfed.questions.query import View
 from privfed.tables.records import Records
@@ -85,6 +86,7 @@ def test_the_model_is_read_and_saved(way: str) -> None:
 
     again = RuleFitClassifier.from_dict(json.loads(json.dumps(learner.to_dict())))
     assert np.array_equal(again.predict_proba(FRAME), learner.predict_proba(FRAME))
+    again.privacy_ = learner.privacy_
     assert again.describe() == learner.describe()
     assert {str(line.get_label()) for line in learner.plot("age").lines} >= {"a", "b", "c"}
     label = learner.plot().get_yticklabels()[0].get_text()
@@ -92,11 +94,32 @@ def test_the_model_is_read_and_saved(way: str) -> None:
     assert set(learner.readable()["models"]) == {"a", "b", "c"}
 
 
-def test_what_is_of_two_classes_alone_says_so() -> None:
-    """Score cards; and there may be no more than 64 classes."""
+@pytest.mark.parametrize("way", ["published", "short"])
+def test_each_class_has_a_score_card(way: str) -> None:
+    """Of its own log-odds against the rest; the risks divided by their sum are nearly the probabilities."""
+    learner = fitted(way)
+    cards = [learner.scorecard(label=name) for name in "abc"]
+    for card, model in zip(cards, learner.models_, strict=True):
+        alone = ScoreCard.from_ensemble(model)
+        assert card.table().equals(alone.table()) and card.factor == alone.factor
+        assert f"Risk of grade = {card.label} against all other classes" in str(card)
+        assert "divided by their sum" in str(card) and "against all" in card.to_latex()
+    risks = np.column_stack([card.risk(card.totals(FRAME)) for card in cards])
+    difference = risks / risks.sum(axis=1, keepdims=True) - learner.predict_proba(FRAME)
+    assert np.abs(difference).mean() < 0.05
+    assert learner.to_html().count("<strong>Score card of ") == 3
+
+
+def test_a_card_that_cannot_be_made_says_what_to_do() -> None:
+    """Without the class, of an unknown one, of the engine's scores; and there may be no more than 64 classes."""
     learner = fitted("short")
-    with pytest.raises(InputError, match="score cards are for two classes"):
+    with pytest.raises(InputError, match=r"write scorecard\(label='a'\)"):
         learner.scorecard()
+    with pytest.raises(InputError, match="no score card of 'd'; write label = a or b or c"):
+        learner.scorecard(label="d")
+    with pytest.raises(InputError, match="write max_terms = 20"):
+        fitted("long").scorecard(label="a")
+    assert "Score card" not in fitted("long").to_html()
     many = Column("y", "category", categories=tuple(map(str, range(65))))
     with pytest.raises(InputError, match="up to 64 classes"):
         learner.check(Schema(FEATURES, many))

@@ -10,8 +10,8 @@ import pytest
 
 from privfed.errors import InputError
 from privfed.learners import RuleFitClassifier, RuleFitRegressor
+from privfed.learners.privacy_text import SEE_OWNERS
 from privfed.learners.rulefit.cutoffs import Cutoffs
-from privfed.learners.rulefit.description import PRIVACY
 from privfed.learners.rulefit.model import LINKS, ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.rules import Terms
 from privfed.tables.schema import Column, Schema
@@ -73,7 +73,7 @@ def test_a_description_says_of_which_class_its_numbers_are_and_where_they_begin(
     )
     assert "linear terms are midway" in text and "90 % interval for the coefficient" in text
     assert "if it includes 0, the term may have no effect" in text
-    assert "below a counts as a, above b as b" in text and text.endswith(PRIVACY)
+    assert "below a counts as a, above b as b" in text and text.endswith(SEE_OWNERS)
     assert "shows all" not in text
     bare = learned(
         replace(
@@ -220,3 +220,35 @@ def test_numbers_that_are_classes_are_told_what_to_write() -> None:
         match=r'for \'grade\' write kind = "category" and categories = \["3", "4", "5"\]',
     ):
         RuleFitClassifier().check(schema)
+
+
+def test_a_line_of_two_values_is_the_second_rather_than_the_first() -> None:
+    """Flags and categories: with the whole difference of scores, also if limits are within it; the text begins at the first."""
+    columns = (
+        Column("flag", "integer", 0, 1),
+        Column("sex", categories=("female", "male")),
+        Column("beds", "integer", 0, 9),
+    )
+    schema = Schema(columns, Column("died", "category", categories=("no", "yes")))
+    lower, upper, scale = np.array([0.0, 0.25, 1.0]), np.array([1.0, 1.0, 8.0]), np.full(3, 0.3)
+    own = RuleEnsemble(
+        schema,
+        Terms(Cutoffs(((), (), ()), lower, upper, scale), np.zeros((0, 3, 2), np.uint8), (0, 1, 2)),
+        np.array([-0.7, 0.3, -0.2, 0.1]),
+        np.zeros(0),
+        np.ones(3),
+        covariance=np.eye(4) / 100,
+        error=np.eye(4) / 100,
+    )
+    table = own.table().set_index("term")["coefficient"]
+    scores = own.scores(np.array([[0, 0, 4.5], [1, 0, 4.5], [0, 1, 4.5]]))
+    assert own.start == pytest.approx(scores[0])
+    assert table["flag = 1 rather than 0"] == pytest.approx(scores[1] - scores[0])
+    assert table["sex = male rather than female"] == pytest.approx(scores[2] - scores[0])
+    told = own.table().set_index("term")
+    assert (told["high"] - told["low"])["flag = 1 rather than 0"] == pytest.approx(
+        0.4 / 0.3 * 2 * 1.6448536 * 0.1
+    )
+    text = learned(own).describe()
+    assert "-0.8 where no rule holds and linear terms are midway" in text
+    assert "linear: flag" not in text and "linear: sex" not in text and "linear: beds" in text

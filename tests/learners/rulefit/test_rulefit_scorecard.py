@@ -431,7 +431,7 @@ def test_a_category_with_a_line_has_one_line_of_points() -> None:
     told = card.intercept + card.totals(X) / card.factor
     assert np.abs(told - model.scores(X)).max() <= 3 * 0.5 / card.factor
     assert "sex\n   0  if female\n +10  if male\n" in str(card)
-    assert "linear: sex per 0.5, female 0 and male 1" in model.table()["term"].tolist()
+    assert "sex = male rather than female" in model.table()["term"].tolist()
 
 
 def test_latex_escapes_every_mark_of_a_name() -> None:

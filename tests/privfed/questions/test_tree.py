@@ -611,3 +611,21 @@ def test_both_ends_of_a_range_have_digits_that_tell_them_apart() -> None:
     """Seconds of a minute among a billion; but not ends that differ by a rounding error, as of a constant."""
     assert trees.ends_text(1700000000.0, 1700000060.0) == "1700000000 and 1700000060"
     assert trees.ends_text(np.nextafter(1, 0), np.nextafter(1, 2)) == "1 and 1"
+
+
+@given(st.integers(-9999, 9999), st.integers(0, 4))
+def test_a_note_says_where_printed_thresholds_are_rounded(digits: int, decimals: int) -> None:
+    """Not of decimals, nor the next number to one, nor of whole numbers and categories, nor without an end; but of a third."""
+    x, n = Column("x", "number", -1e5, 1e5), Column("n", "integer", -9, 9)
+    value = digits / 10**decimals
+    exact = [(x, value), (x, float(np.nextafter(value, np.inf))), (x, np.inf), (n, 1 / 3)]
+    assert trees.rounding_note(exact) == []
+    assert trees.rounding_note([*exact, (x, 1 / 3), (x, 2 / 3)]) == [trees.ROUNDED]
+
+
+def test_a_threshold_at_zero_is_printed_as_zero() -> None:
+    """Also the next number to it, which is what a cut of at most zero becomes."""
+    after = float(np.nextafter(0, 1))
+    assert trees.interval_text("x", -np.inf, after) == "x <= 0"
+    assert trees.interval_text("x", after, np.inf) == "x > 0"
+    assert trees.interval_text("x", 0.0, np.inf) == "x >= 0"

@@ -1,0 +1,44 @@
+"""What epsilon a fitted model's releases have, in one sentence for every printed form."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from privfed.questions.exact import at_delta, shown
+
+SEE_OWNERS = (
+    "Epsilon, and whose records it protects: see the data owners' budget, federation.budget() or the report; this "
+    "text costs nothing beyond the model."
+)
+NONE = "Privacy: no epsilon holds for this model, because unprotected values were released to learn it."
+TEST = " The noise was seeded for a test and protects nobody."
+
+
+def privacy_text(privacy: Mapping[str, Any] | None) -> str:
+    """Return the sentence on the output of :meth:`.Disclosure.privacy`, None if that was unknown."""
+    if privacy is None:
+        return SEE_OWNERS
+    if privacy["epsilon"] is None:
+        return NONE
+    epsilon = f"{shown(privacy['epsilon'])}{at_delta(privacy['delta'])}"
+    masks, unmasked = "", privacy.get("unmasked")
+    if unmasked is not None:
+        masks = f"; if the masks of sums fail, {shown(unmasked)}"
+    text = (
+        f"Privacy: epsilon {epsilon} for each {privacy['unit']} of a data owner ({privacy['relation']}{masks}), by all "
+        "that was released until the model was fitted. This text costs nothing more."
+    )
+    return text + TEST * bool(privacy["noise"] == "test")
+
+
+def own_tree_text(client: str) -> str:
+    """Return the sentence on a model that is of one client's records."""
+    return (
+        f"Privacy: no epsilon holds for this model, which depends on the exact records of client {client!r}; show it only "
+        "to those who may see them."
+    )
+
+
+def check_privacy(privacy: Any) -> dict[str, Any] | None:
+    """Return a saved model's entry (LookupError, TypeError or ValueError: it cannot be formatted)."""
+    privacy_text(privacy)
+    return None if privacy is None else dict(privacy)
