@@ -252,6 +252,7 @@ class Deployment:
         metrics |= {"seconds": perf_counter() - started}
         metrics |= {"questions": disclosure.questions, "rounds": disclosure.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
+        output.list_files()
         if stopped is not None:
             raise stopped
         return list(metrics["warnings"])
