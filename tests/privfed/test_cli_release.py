@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,6 +80,7 @@ def test_an_edited_output_is_noticed_and_not_certified(
     certificate = tmp_path / "certificate.json"
     assert status([*certify, "--out", str(certificate)]) == BREACH  # never attacked
     document = json.loads(certificate.read_text())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", document["made"])
     files = document["files"]
     named = ("study.toml", "private/metrics.json", "private/model.json", "private/findings.json")
     for name in named:
