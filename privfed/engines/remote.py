@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from time import monotonic, sleep
@@ -24,7 +24,15 @@ from privfed.engines.journal import Journal, JournalLine
 from privfed.engines.progress import Progress
 from privfed.errors import ChannelError, InputError, SchemaError, WireError
 from privfed.exchange.channel import ChannelDisclosure, Opened, RetryLimits, check_follows
-from privfed.exchange.messages import DryRunReply, Envelope, Head, Reason, Reply
+from privfed.exchange.messages import (
+    EXPLANATIONS,
+    Absent,
+    DryRunReply,
+    Envelope,
+    Head,
+    Reason,
+    Reply,
+)
 from privfed.questions import wire
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -83,6 +91,9 @@ class RemoteDisclosure(ChannelDisclosure):
         self._gone: set[str] = set()  # clients that missed their last deadline
         # clients without a complete answer in the last exchange, in this run or an earlier one
         self._missing: set[str] = set()
+        self._unwritten: set[str] = (
+            set()
+        )  # those whose gates last refused because they cannot write their ledgers
         #: By client, the rounds with messages to it, and those without a complete answer.
         self.reached: Counter[str] = Counter()
         self.silent: Counter[str] = Counter()
@@ -132,6 +143,7 @@ class RemoteDisclosure(ChannelDisclosure):
             if _id(one.messages[number]) != self._key_check
         ]
         self.reached.update(list(waiting))
+        self._unwritten = {client for client, one in waiting.items() if one.unwritten}
         self._missing = {client for client, one in waiting.items() if None in one.opened}
         self.silent.update(self._missing)
         return {client: one.opened for client, one in waiting.items()}
@@ -207,6 +219,12 @@ class RemoteDisclosure(ChannelDisclosure):
             return last
         check_follows(client, last, head)
         return head
+
+    def _accept(self, client: str, request: str, opened: Opened | None) -> Reply:
+        reply = super()._accept(client, request, opened)
+        if isinstance(reply, Absent) and client in self._unwritten:
+            return replace(reply, text=EXPLANATIONS[Reason.LEDGER])
+        return reply
 
     def _check(self, client: str, head: Head) -> None:
         """Accept heads that the study saw before it was interrupted."""

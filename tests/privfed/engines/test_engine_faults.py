@@ -339,6 +339,12 @@ def test_an_owner_who_cannot_write_her_ledger_is_asked_again_once_she_can(tmp_pa
         assert len(again.ask(query).only.releases) == answered
     times = [side.gate.ledger.times("")[QUERY.kind] for side in sides.values()]
     assert times == [2, 3] and again.silent == {"a": 1}
+    journal.close()
+    journal, tries[0], room[0] = Journal(), 0, 10**6
+    sides["b"] = sides["a"]  # who cannot write either, and answers in another's name
+    cause = r"no reply in time \(b\); the ledger cannot be written \(a\)"
+    with pytest.raises(NobodyAnswered, match=cause):
+        asking(0.1).ask(question(3))
 
 
 def test_the_asker_is_whom_the_socket_knows(tmp_path: Path) -> None:
