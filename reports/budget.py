@@ -36,6 +36,8 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 CERTAIN = 4
 #: Metrics of a policy that are kept if those scored with the truth are withheld.
 UNSCORED = ("simulation", "note", "questions", "rounds", "breaches", "stopped", FAILED)
+#: Why an attack did not look that applies to nothing in a study.
+IDLE = "it has nothing to read in these releases, or no records to compare with"
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
 #: Prefixes of names of audits, which test the charged loss instead of searching records: the worst record is found
 #: more often than by chance under any finite guarantee.
@@ -246,10 +248,7 @@ class PolicyReport:
         silent = [name for name in ran if name not in found]
         audited = tuple(name for name in silent if name.startswith(AUDITS))
         looked = tuple(name for name in silent if name not in audited)
-        idle = dict.fromkeys(
-            self.inapplicable,
-            "it has nothing to read in these releases, or no records to compare with",
-        )
+        idle = dict.fromkeys(self.inapplicable, IDLE)
         excessive = tuple(name for name in found if name in excess)
         untried = {} if self.handed_over else partial | idle
         return Attacks(excessive, allowed, at_home, looked, untried, audited)

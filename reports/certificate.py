@@ -12,7 +12,6 @@ import platform
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
@@ -25,6 +24,7 @@ from privfed.questions.part import Unit
 from privfed.reports.account import ClientAccount
 from privfed.reports.budget import Report
 from privfed.reports.check_certificate import FORMAT, canonical, criteria, decide, digest
+from privfed.reports.provenance import utc
 from privfed.tables.toml_file import read_toml
 from privfed.tables.toml_table import section
 
@@ -112,10 +112,10 @@ def certificate(
     names = [*dict.fromkeys(finding.attack for finding in run.findings), *run.inapplicable]
     _check_names(limits.attacks if run.findings else (), names, f"{thresholds}: attacks", "attack")
     required |= {"units": list(limits.units), "attacks": list(limits.attacks)}
-    data, today = _bytes(model), datetime.now(UTC).strftime("%Y-%m-%d")
+    data, now = _bytes(model), utc()
     document: dict[str, Any] = {
         "format": FORMAT,
-        "made": today,
+        "made": now,
         "study": {"name": report.study.name, "seed": report.study.seed},
         "policy": policy,
         "model": {"file": model.name, "sha256": digest(data), "bytes": len(data)},
@@ -138,7 +138,7 @@ def certificate(
         "versions": {name: version(name) for name in LIBRARIES}
         | {"python": platform.python_version()},
         "satre": SATRE,
-        "approval": {"person": approver, "date": today if approver else ""},
+        "approval": {"person": approver, "date": now if approver else ""},
     }
     document["criteria"] = criteria(document)
     document["decision"] = decide(document["criteria"])

@@ -26,7 +26,7 @@ from privfed.reports.board import answers, uncovered
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.metrics import MetricValue
 from privfed.reports.page import SUBJECTS, claim, number, strongest
-from privfed.reports.provenance import provenance
+from privfed.reports.provenance import provenance, utc
 
 #: Keys that a person must fill in for a deployment, under ``[about.registry]``.
 REGISTRY_KEYS = (
@@ -236,7 +236,7 @@ def pia(source: Source) -> str:
     Gauges stay undecided: severity and likelihood are judged by a person. ``dbVersion`` is that of the
     software's store, whose import requires it.
     """
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = utc("milliseconds")
     about, name = source.about, source.report.study.name
     measures = list(_measures(source))
     times = {"created_at": now, "updated_at": now}
@@ -489,7 +489,7 @@ def croissant(source: Source) -> str:
     document |= {
         "name": name,
         "description": f"{description} Each record stays with its owner ({owners}); this is the dictionary alone.",
-        "datePublished": date.today().isoformat(),
+        "datePublished": utc(),
     }
     document["recordSet"][0]["field"] = fields
     return _json(document)

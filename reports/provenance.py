@@ -2,7 +2,7 @@
 
 import platform
 import subprocess
-from datetime import date
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,6 +11,11 @@ from privfed.questions import plugins
 
 #: Packages besides this one that figures depend on.
 DEPENDENCIES = ("numpy", "scipy", "scikit-learn", "pandas", "opendp", "dp-accounting")
+
+
+def utc(timespec: str = "seconds") -> str:
+    """Return the time now with its zone, such as ``2026-11-30T07:09:12Z``: the stamp of certificates and exports."""
+    return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def provenance() -> str:
@@ -22,7 +27,7 @@ def provenance() -> str:
         f"Python {platform.python_version()}",
     ]
     return (
-        f"Made on {date.today().isoformat()} by {', '.join(tools)}, on {platform.system()} "
+        f"Made on {utc()} by {', '.join(tools)}, on {platform.system()} "
         f"{platform.machine()}; {', '.join(packages)}."
     )
 

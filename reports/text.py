@@ -1,11 +1,11 @@
 """Reports as plain text, for terminals and pipes."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from privfed.attacks.finding import Finding
 from privfed.questions.exact import at_delta, shown, shown_delta
-from privfed.reports.budget import AT_HOME, PolicyReport, Report
+from privfed.reports.budget import AT_HOME, IDLE, PolicyReport, Report
 from privfed.reports.composed import Composed
 from privfed.reports.metrics import MetricValue
 from privfed.reports.page import figure_of, verdict
@@ -64,13 +64,24 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
         ("found", "consistent with the guarantee: ", attacks.allowed),
         ("found", f"{AT_HOME}: ", attacks.at_home),
         ("nothing found", "", attacks.looked),
-        ("not looked", "", attacks.not_looked),
+        ("not looked", "", _with_reasons(attacks.not_looked)),
         ("audits", "no contradiction found by ", attacks.audited),
     ):
         if names:
             yield label, prefix + ", ".join(names)
     notes = [policy.metrics[key] for key in ("released", "hint") if key in policy.metrics]
     yield from (("note", text) for text in (*notes, *remarks(policy)))
+
+
+def _with_reasons(not_looked: Mapping[str, str]) -> list[str]:
+    """Return the attacks that did not look, in groups with their reason; those with nothing to read without."""
+    names: dict[str, list[str]] = {}
+    for name, why in not_looked.items():
+        names.setdefault(why, []).append(name)
+    return [
+        ", ".join(each) + (f" ({why})" if why not in ("", IDLE) else "")
+        for why, each in names.items()
+    ]
 
 
 def _together(composed: Composed, report: Report) -> str:

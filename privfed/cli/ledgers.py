@@ -36,7 +36,8 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
     """Recompute all hash chains. Exit 1 if one was rewritten or misses a head that was seen.
 
     FOLDER is a study's output, a folder of persistent ledgers, or one ledger's file. Heads known on this
-    machine are looked up by the ledger, wherever its file lies.
+    machine are looked up by the ledger, wherever its file lies. An output's other files are compared with
+    the digests that the study listed.
     """
     from privfed.exchange.messages import Head
     from privfed.exchange.signing import read_public
@@ -58,7 +59,7 @@ def verify(folder: Path, head: tuple[str, ...], public: Path | None, witness: st
         _print_verified(item.name, item.path, item.heads, registry)
         for item in ledger_commands.expected_ledgers(folder, registry)
     ]
-    return max(statuses, default=FINE)
+    return max([*statuses, _print_files(folder)], default=FINE)
 
 
 @ledger.command()
@@ -370,6 +371,26 @@ def _print_verified(
     except LedgerError as error:
         return _print_broken(where, error)
     return FINE
+
+
+def _print_files(folder: Path) -> int:
+    """Compare an output's files with their listed digests."""
+    from privfed.study.output import FILES, STUDY, Output
+
+    if not (folder / STUDY).is_file():
+        return FINE
+    output = Output(folder)
+    listed, edited = output.listed(), output.edited()
+    for name in edited:
+        click.echo(f"EDITED {name}: not as the study wrote it", err=True)
+    if listed is None:
+        click.echo(
+            f"unlisted {folder}: has no {FILES}, so an edit of its other files is not noticed"
+        )
+    elif not edited:
+        files = number_of(len(listed), "other file")
+        click.echo(f"unedited {files}, by {FILES}, which whoever can write there can write anew")
+    return BREACH if edited else FINE
 
 
 def _print_broken(where: object, error: LedgerError) -> int:

@@ -62,12 +62,18 @@ def _certify(
     if out is not None and out.exists():
         raise InputError(f"--out {out}: exists already; name another file")
     output = Output.opened(folder)
+    if edited := output.edited():
+        raise InputError(
+            f"{', '.join(edited)} in {folder}: not as the study wrote it, and a certificate is made from what it wrote; "
+            "run the study again"
+        )
     names = output.policies
     if not policy and len(names) > 1:
         raise InputError(f"the study has several models; write --policy {' or '.join(names)}")
     name = policy or names[0]
     model = output.policy(name) / "model.json"
     document = certificate(gather(output), name, model, thresholds, approver=approver)
+    document["files"] = output.listed() or {}
     for row in document["criteria"]:
         mark = {MET: "ok", UNKNOWN: "??"}.get(row["state"], "NO")
         click.echo(f"{mark} {row['criterion']:32} {row['found']:34} required: {row['required']}")

@@ -21,12 +21,12 @@ _SIZE = 8
 
 @dataclass(frozen=True)
 class JournalLine:
-    """One message and its reply; or a note of the server, without client and reply."""
+    """One message and its reply, if it came in time; or a note of the server, without client and reply."""
 
     client: str  #: the replying client
     id: str  #: the request's
     message: bytes  #: the encoded request or inquiry
-    envelope: bytes  #: the encoded reply
+    envelope: bytes  #: the encoded reply; empty if none came and the study went on without it
 
 
 class Journal:
@@ -65,7 +65,7 @@ class Journal:
     @property
     def replies(self) -> list[JournalLine]:
         """The lines with a reply."""
-        return [line for line in self if line.client]
+        return [line for line in self if line.envelope]
 
     def find(self, client: str, id: str) -> JournalLine | None:
         """Return a client's line of a request, or None."""

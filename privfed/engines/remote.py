@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from time import monotonic, sleep
@@ -22,9 +22,17 @@ from privfed.engines.batches import (
 )
 from privfed.engines.journal import Journal, JournalLine
 from privfed.engines.progress import Progress
-from privfed.errors import ChannelError, SchemaError, WireError
+from privfed.errors import ChannelError, InputError, SchemaError, WireError
 from privfed.exchange.channel import ChannelDisclosure, Opened, RetryLimits, check_follows
-from privfed.exchange.messages import DryRunReply, Envelope, Head, Reason, Reply
+from privfed.exchange.messages import (
+    EXPLANATIONS,
+    Absent,
+    DryRunReply,
+    Envelope,
+    Head,
+    Reason,
+    Reply,
+)
 from privfed.questions import wire
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
@@ -47,7 +55,9 @@ class RemoteDisclosure(ChannelDisclosure):
         carry: the engine.
         patience: retry limits; a try waits for at most half of the remaining time. A client
             that missed a deadline is tried once in each later round, until it answers.
-        journal: replies of an earlier, interrupted run of this study, and of this one.
+        journal: replies of an earlier, interrupted run of this study, and of this one. A reply that did not come in
+            time enters it as missing once the next query goes out, which may depend on that. A resumed study so
+            repeats the same queries, and asks anew only for what no later query depends on.
         together: maximum bytes of messages in one batch.
         tell: called with a line for each round, and for each silent owner.
         rest: see :class:`.ChannelDisclosure`: principal, keys, heads.
@@ -79,13 +89,31 @@ class RemoteDisclosure(ChannelDisclosure):
         self._carry, self._together = carry, together
         self._digest, self._batches = schema_digest(schema), 0
         self._gone: set[str] = set()  # clients that missed their last deadline
+        # clients without a complete answer in the last exchange, in this run or an earlier one
+        self._missing: set[str] = set()
+        self._unwritten: set[str] = (
+            set()
+        )  # those whose gates last refused because they cannot write their ledgers
         #: By client, the rounds with messages to it, and those without a complete answer.
         self.reached: Counter[str] = Counter()
         self.silent: Counter[str] = Counter()
         #: By client, the queries that others offered to answer but its gate did not.
         self.declined: Counter[str] = Counter()
+        #: Messages without a reply in time, since which no further query went out.
+        self.pending: list[JournalLine] = []
         envelopes = [(x.client, wire.decode(x.envelope, Envelope)) for x in self.journal.replies]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
+
+    def _ask(
+        self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
+    ) -> Mapping[str, Sequence[Reply]]:
+        self._go_on()
+        return super()._ask(questions, spend)
+
+    def _go_on(self) -> None:
+        """Record the missing replies, durably, before a query that may depend on their absence."""
+        self.journal.keep(self.pending)
+        self.pending = []
 
     def _reach(self, sent: Mapping[str, Sequence[bytes]]) -> dict[str, list[Opened | None]]:
         waiting = {
@@ -106,18 +134,27 @@ class RemoteDisclosure(ChannelDisclosure):
             if gone:
                 self._try(gone, min(SECOND_CHANCE, self._patience.deadline / 4))
             self._insist([one for one in waiting.values() if one not in gone or any(one.opened)])
-        missed = [client for client, one in waiting.items() if one.left]
-        self._gone = (self._gone - set(waiting)) | set(missed)
+        self._gone -= set(waiting)
+        self._gone |= {client for client, one in waiting.items() if one.left}
+        self.pending += [
+            JournalLine(one.client, _id(one.messages[number]), one.messages[number], b"")
+            for one in waiting.values()
+            for number in one.left
+            if _id(one.messages[number]) != self._key_check
+        ]
         self.reached.update(list(waiting))
-        self.silent.update(missed)
+        self._unwritten = {client for client, one in waiting.items() if one.unwritten}
+        self._missing = {client for client, one in waiting.items() if None in one.opened}
+        self.silent.update(self._missing)
         return {client: one.opened for client, one in waiting.items()}
 
     def _all_offers(
         self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[Sequence[str]]:
+        self._go_on()
         offered = super()._all_offers(queries, clients, spend)
         for each in filter(None, offered):
-            self.declined.update(set(clients) - self._gone - set(each))
+            self.declined.update(set(clients) - self._missing - set(each))
         return offered
 
     def _survivors(self, id: str, owners: tuple[str, ...]) -> tuple[str, ...]:
@@ -183,6 +220,12 @@ class RemoteDisclosure(ChannelDisclosure):
         check_follows(client, last, head)
         return head
 
+    def _accept(self, client: str, request: str, opened: Opened | None) -> Reply:
+        reply = super()._accept(client, request, opened)
+        if isinstance(reply, Absent) and client in self._unwritten:
+            return replace(reply, text=EXPLANATIONS[Reason.LEDGER])
+        return reply
+
     def _check(self, client: str, head: Head) -> None:
         """Accept heads that the study saw before it was interrupted."""
         if (client, str(head)) not in self._passed:
@@ -197,6 +240,8 @@ class _Waiting:
     messages: Sequence[bytes]
     last: Head | None
     opened: list[Opened | None] = field(init=False)
+    #: messages without which an earlier run went on
+    given_up: set[int] = field(default_factory=set)
     unwritten: bool = False  #: whether its gate last refused because it cannot write its ledger
 
     def __post_init__(self) -> None:
@@ -204,15 +249,29 @@ class _Waiting:
 
     @property
     def left(self) -> list[int]:
-        """Indices of the messages without a reply."""
-        return [number for number, opened in enumerate(self.opened) if opened is None]
+        """Indices of the messages that still wait for a reply."""
+        return [
+            number
+            for number, opened in enumerate(self.opened)
+            if opened is None and number not in self.given_up
+        ]
 
     def recall(self, journal: Journal) -> None:
-        """Take earlier replies from the journal."""
+        """Take earlier replies from the journal (InputError: they are to another query)."""
         for number, message in enumerate(self.messages) if len(journal) else ():
             line = journal.find(self.client, _id(message))
-            if line is not None:
+            if line is None:
+                continue
+            if _asks(line.message) != _asks(message):
+                raise InputError(
+                    f"the journal has another query than this run's under id {_id(message)}, so the study cannot go "
+                    "on from it; run it again with the versions of privfed and its libraries that began it, or name "
+                    "a new folder"
+                )
+            if line.envelope:
                 self.opened[number] = _opened(line.envelope)
+            else:
+                self.given_up.add(number)
 
     def take(self, envelopes: Sequence[bytes], trusted: Trusted) -> list[JournalLine]:
         """Take replies to the first remaining messages, up to an unreadable one.
@@ -251,21 +310,32 @@ def _unwritten(reply: Reply | DryRunReply) -> bool:
 
 @dataclass(frozen=True)
 class _Named:
-    """The id field of a request."""
+    """The id and the query of a request."""
 
     id: str = ""
+    kind: str = ""
+    fields: bytes = b""
 
 
 @dataclass(frozen=True)
 class _About(_Named):
-    """The id field of a request or a dry run."""
+    """The same of a request or a dry run."""
 
     about: _Named | None = None
 
 
-def _id(message: bytes) -> str:
+def _named(message: bytes) -> _Named:
     named = wire.decode(message, _About)
-    return named.id if named.about is None else named.about.id
+    return named if named.about is None else named.about
+
+
+def _id(message: bytes) -> str:
+    return _named(message).id
+
+
+def _asks(message: bytes) -> tuple[str, bytes]:
+    named = _named(message)
+    return named.kind, named.fields
 
 
 def _alone(client: str, data: bytes) -> bytes:

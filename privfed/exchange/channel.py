@@ -292,9 +292,7 @@ class ChannelDisclosure(Disclosure):
     def _meet(self, questions: Mapping[str, Sequence[Query]]) -> None:
         """Check new clients' keys by a dry run, before anything is charged."""
         new = {
-            client: [
-                wire.encode(DryRun(Request.of(f"{self.session}-key", queries[0], self.principal)))
-            ]
+            client: [wire.encode(DryRun(Request.of(self._key_check, queries[0], self.principal)))]
             for client, queries in questions.items()
             if client in self._keys and client not in self._met and queries
         }
@@ -302,6 +300,11 @@ class ChannelDisclosure(Disclosure):
             if opened is not None:
                 self._check_signed(client, opened)
                 self._met.add(client)
+
+    @property
+    def _key_check(self) -> str:
+        """The id of the dry run that checks a client's key; its reply affects no later query."""
+        return f"{self.session}-key"
 
     def _request(self, query: Query, spend: Fraction | None) -> Request:
         """Return a query of the next round as a request with a new id."""

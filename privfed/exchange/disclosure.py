@@ -323,16 +323,28 @@ class Disclosure(ABC):
         return [self._offers(query, clients, spend) for query in queries]
 
 
+MOST_NAMED = 5  #: Maximum owners that an error names for one cause
+
+
 def _silence(answers: Answers) -> NobodyAnswered:
     replies = [reply for answer in answers for reply in answer.replies.values()]
     if not replies:
         return NobodyAnswered("nobody was asked")
-    reasons = "; ".join(sorted({getattr(reply, "text", "no reply in time") for reply in replies}))
+    owners: dict[str, dict[str, None]] = {}
+    for reply in replies:
+        owners.setdefault(getattr(reply, "text", ""), {})[reply.client] = None
+    reasons = "; ".join(f"{text} ({_few(list(names))})" for text, names in sorted(owners.items()))
     kinds = ", ".join(sorted({answer.query.kind for answer in answers}))
     refused = [reply.reason for reply in replies if isinstance(reply, Refusal)]
     return NobodyAnswered(
         f"no client answered {kinds}: {reasons}", refused if len(refused) == len(replies) else ()
     )
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the first names of a list, and the number of the others."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def nothing_released(name: str, silence: NobodyAnswered | None = None) -> NobodyAnswered:

@@ -183,6 +183,7 @@ class Absent:
 
     client: str
     request: str
+    text: str = "no reply in time"  #: what the server knows of the cause
 
 
 Reply = Release | Refusal | Failure | Absent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 from tqdm.auto import tqdm
@@ -12,7 +13,7 @@ from privfed.attacks.finding import LEVEL, Finding, corrected
 from privfed.attacks.verbatim import Verbatim
 from privfed.audits.replay import audit_replay
 from privfed.engines.named import engine as engine_of
-from privfed.errors import InputError
+from privfed.errors import InputError, Note
 from privfed.exchange.transcript import Transcript
 from privfed.learners.base import PersonalLearner
 from privfed.learners.saved import load
@@ -68,6 +69,7 @@ def run(
                 simulation.run(prepared, choice, output, bar.update, carried_by)
         if attacked:
             attack_releases(prepared, output, seconds, scores=scores)
+        output.list_files()
         return write_report(output)
 
 
@@ -145,7 +147,14 @@ def _audit_replay(
 
 
 def gather(output: Output) -> Report:
-    """Read a finished study's ledgers, findings and metrics."""
+    """Read a finished study's ledgers, findings and metrics; warns of files that were edited since they were written."""
+    if edited := output.edited():
+        warnings.warn(
+            f"{', '.join(edited)} in {output.folder}: not as the study wrote it, so what is stated from it may be "
+            "anybody's; run the study again",
+            Note,
+            stacklevel=2,
+        )
     reports = []
     for name in output.policies:
         policy = Policy.from_toml(output.policy(name) / "policy.toml")

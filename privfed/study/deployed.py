@@ -55,6 +55,10 @@ from privfed.tables.sources import bundled
 PROGRESS = "progress"
 #: File of the heads that a server saw, in the user's state folder; earlier versions wrote it into the study's folder.
 HEADS = "heads.json"
+#: Key of the metrics, who did not answer the last query; the study may be run again for that.
+UNANSWERED = "unanswered"
+#: What ends the text of a study that may be run again.
+AGAIN = "run the study again, and it goes on; what was answered is not charged again"
 
 
 #: Builds an engine's disclosure from schema, clients, and keyword arguments of :class:`.RemoteDisclosure`.
@@ -176,6 +180,9 @@ class Deployment:
                 for text in self._learn(disclosure, folder):
                     tell(f"note: {text}")
                 tell("learned")
+            except NobodyAnswered as error:
+                tell(f"stopped: {error}; once they can, {AGAIN}")
+                raise
             except PrivfedError as error:
                 tell(f"stopped: {error}")
                 raise
@@ -195,7 +202,8 @@ class Deployment:
     def _folder(self) -> Path:
         folder = self.out / self.choice.name
         metrics = Output(self.out).read(self.choice.name, "metrics.json")  # written last
-        if (folder / "model.json").exists() and metrics is not None and "stopped" not in metrics:
+        finished = metrics is not None and not {"stopped", UNANSWERED} & set(metrics)
+        if (folder / "model.json").exists() and finished:
             raise InputError(f"folder {folder}: holds a finished study; name a new folder")
         path, single = self.out / STUDY, replace(self.study, policies=(self.choice,))
         if path.exists() and Study.from_toml(path).to_dict() != single.to_dict():
@@ -234,12 +242,17 @@ class Deployment:
             "budget or a closed gate does not allow it"
             for client, number in disclosure.declined.items()
         ]
+        unanswered = sorted({line.client for line in disclosure.pending})
+        if unanswered and stopped is None:
+            metrics[UNANSWERED] = unanswered
+            notes.append(f"{', '.join(unanswered)} did not answer the last query: {AGAIN}")
         metrics["warnings"] = list(dict.fromkeys(notes))
         heads = {client: [head.seq, head.hash] for client, head in disclosure.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
         metrics |= {"seconds": perf_counter() - started}
         metrics |= {"questions": disclosure.questions, "rounds": disclosure.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
+        output.list_files()
         if stopped is not None:
             raise stopped
         return list(metrics["warnings"])

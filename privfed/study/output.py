@@ -2,6 +2,7 @@
 
 FOLDER/study.toml                     the study as run
 FOLDER/data.stamp                     modification time of the data, checked before later attacks
+FOLDER/files.sha256                   SHA-256 of each of these files that a report or certificate is made from
 FOLDER/report.html, report.json       the budget report
 FOLDER/<policy>/policy.toml           the policy that the data owners adopted
 FOLDER/<policy>/ledgers/<client>.db   one ephemeral ledger for each data owner, unless they are persistent;
@@ -37,6 +38,7 @@ from privfed.exchange.masked_totals import in_time
 from privfed.exchange.messages import Head
 from privfed.exchange.transcript import Transcript
 from privfed.ledger import Ledger
+from privfed.questions.wire import digest
 from privfed.study import Study
 from privfed.study.persistent_ledgers import PersistentLedgers, files_in
 
@@ -45,6 +47,9 @@ STUDY = "study.toml"
 SESSION = "session.json"
 JOURNAL = "journal"  #: All replies of owners on other machines
 HEADS = "heads.json"  #: The ledgers' heads, as the server saw them
+FILES = "files.sha256"  #: Digests of an output's files, as sha256sum writes them
+#: What is listed there: all that pages and certificates read, but the ledgers, which have chains of their own.
+LISTED = ("*.toml", "*.stamp", "*/*.toml", "*/*.json")
 NOISE = "noise.json"  #: File of the finding on the noise that a simulation drew
 #: File that lists an output's entries, one per line; a folder without it is no output.
 CONTENTS = ".privfed"
@@ -251,8 +256,48 @@ class Output:
         return {client: Head(int(seq), str(hash_)) for client, (seq, hash_) in seen.items()}
 
     def write(self, name: str, file: str, data: Any) -> None:
-        """Write one policy's JSON file, in one step."""
+        """Write one policy's JSON file, in one step, and its digest if the output's are listed already."""
         write_text(self.policy(name) / file, json.dumps(finite(data), indent=2) + "\n")
+        if (listed := self.listed()) is not None:
+            path = f"{name}/{file}"
+            self._list({**listed, path: self._digests()[path]})
+
+    def list_files(self) -> None:
+        """List the digests of a finished output's files."""
+        self._list(self._digests())
+
+    def listed(self) -> dict[str, str] | None:
+        """Return the listed digests by path; None if an earlier version wrote the output, or it has not ended."""
+        path = self.folder / FILES
+        if not path.is_file():
+            return None
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return {
+            name or FILES: hashed for hashed, _, name in (line.partition("  ") for line in lines)
+        }
+
+    def edited(self) -> list[str]:
+        """Return the files that were changed, added or removed since they were listed.
+
+        That proves nothing about whoever can write the folder: they can write the list anew, too.
+        """
+        listed, found = self.listed(), self._digests()
+        if listed is None:
+            return []
+        return sorted(
+            name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name)
+        )
+
+    def _digests(self) -> dict[str, str]:
+        files = {path for pattern in LISTED for path in self.folder.glob(pattern) if path.is_file()}
+        return {
+            path.relative_to(self.folder).as_posix(): digest(path.read_bytes())
+            for path in sorted(files)
+        }
+
+    def _list(self, digests: Mapping[str, str]) -> None:
+        lines = (f"{hashed}  {name}\n" for name, hashed in sorted(digests.items()))
+        write_text(self.folder / FILES, "".join(lines))
 
     def read(self, name: str, file: str) -> Any:
         """Read one policy's JSON file; None if there is no such file, InputError if it is no JSON."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from privfed.cli import BAD_INPUT, BREACH, FINE, status
+from privfed.errors import Note
 from privfed.reports import check_certificate
+from privfed.study.assembly import gather
+from privfed.study.output import Output
 
 pytestmark = pytest.mark.usefixtures("no_pictures", "short_audits")
 
@@ -60,3 +66,47 @@ def test_a_study_is_certified_and_checked_without_privfed(
     assert status(check) == code
     model.write_bytes(model.read_bytes() + b" ")
     assert status(check) == BREACH
+
+
+def test_an_edited_output_is_noticed_and_not_certified(
+    write_study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An edit, a removal and an addition each; attacking again lists the new findings, and no earlier edit."""
+    study, out, thresholds = write_study(), tmp_path / "out", tmp_path / "thresholds.toml"
+    thresholds.write_text("max_epsilon = 4.0\nattacks = []\n")
+    assert status(["run", str(study), "--out", str(out)]) == FINE
+    verify = ["ledger", "verify", str(out)]
+    certify = ["release", str(out), "--policy", "private", "--thresholds", str(thresholds)]
+    certificate = tmp_path / "certificate.json"
+    assert status([*certify, "--out", str(certificate)]) == BREACH  # never attacked
+    document = json.loads(certificate.read_text())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", document["made"])
+    files = document["files"]
+    named = ("study.toml", "private/metrics.json", "private/model.json", "private/findings.json")
+    for name in named:
+        before = (out / name).read_bytes() if name in files else b""
+        assert not before or files[name] == hashlib.sha256(before).hexdigest()
+        capsys.readouterr()
+        (out / name).write_bytes(before + b"\n" if before else b"{}")
+        assert status(verify) == BREACH
+        assert f"EDITED {name}: not as the study wrote it" in capsys.readouterr().err
+        assert status(certify) == BAD_INPUT
+        assert f"{name} in {out}: not as the study wrote it" in capsys.readouterr().err
+        with pytest.warns(Note, match="not as the study wrote it"):
+            gather(Output(out))
+        (out / name).unlink()
+        if before and name != "study.toml":
+            assert status(verify) == BREACH and f"EDITED {name}" in capsys.readouterr().err
+        if before:
+            (out / name).write_bytes(before)
+    assert status(verify) == FINE and "unedited" in capsys.readouterr().out
+    assert status(["attack", str(out)]) == FINE and status(verify) == FINE
+    metrics = out / "private" / "metrics.json"
+    metrics.write_text(metrics.read_text() + "\n")
+    assert status(["attack", str(out)]) == FINE and status(verify) == BREACH
+    assert "EDITED private/metrics.json" in capsys.readouterr().err
+    (out / "files.sha256").write_bytes(b"\xff\n")
+    assert status(verify) == BREACH and "EDITED files.sha256" in capsys.readouterr().err
+    (out / "files.sha256").unlink()
+    assert status(verify) == FINE
+    assert "an edit of its other files is not noticed" in capsys.readouterr().out

@@ -666,3 +666,15 @@ def test_policies_that_read_the_same_records_stand_at_their_total_for_whoever_de
     assert whole is not None and whole.epsilon is not None
     assert (summed.epsilon, summed.delta) == (whole.epsilon, whole.delta)
     assert summed.detection >= whole.detection and whole.epsilon > 8
+
+
+def test_the_console_says_why_an_attack_did_not_look() -> None:
+    """Those with one reason together; those with nothing to read need none."""
+    missing = "extra lattice is not installed"
+    some = Finding("pool (by an owner)", "Who?", "share of members found", 0.0, of=1.0)
+    blind = replace(some, partial=missing)
+    policy = replace(
+        _policy(_client(), (some, blind)), inapplicable={"verbatim": "nothing to read"}
+    )
+    text = summary(Report(Study.built_in(), (policy,), "0"))
+    assert f"not looked     part of pool (by an owner) ({missing}), verbatim" in text

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +216,17 @@ def test_a_model_card_is_read_by_the_hub_s_own_reader(tmp_path: Path) -> None:
     assert (
         "pipeline_tag" not in card and "type: other" in card and "pulse (number: 20 to 220)" in card
     )
+
+
+def test_a_dictionary_is_dated_in_utc_with_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the local date, which may be tomorrow's or yesterday's."""
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    time.tzset()
+    dated = json.loads(croissant(source()))["datePublished"]
+    monkeypatch.undo()
+    time.tzset()
+    assert abs((datetime.fromisoformat(dated) - datetime.now(UTC)).total_seconds()) < 60
+    assert dated.endswith("Z")
 
 
 def test_a_dictionary_is_read_by_croissant_s_own_reader(tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ def test_a_client_that_is_gone_is_absent_and_the_others_go_on(
 
 
 def test_an_owner_who_cannot_write_her_ledger_is_asked_again_once_she_can(tmp_path: Path) -> None:
-    """A full disk is no answer: it is told once a round, and neither this run nor a later one takes it for one."""
+    """A full disk is no answer: it is told once a round, and a later run asks again for what no query rests on."""
     sides = {name: OwnerSide(gate_of(Hospital(tmp_path, name))) for name in ("a", "b")}
     disk = sides["a"].gate.ledger._store._db  # type: ignore[attr-defined]
     tries, room, lines = [0], [4], list[str]()
@@ -331,9 +331,20 @@ def test_an_owner_who_cannot_write_her_ledger_is_asked_again_once_she_can(tmp_pa
     journal.close()
     journal, tries[0], room[0] = Journal(tmp_path / "journal"), 0, 0
     again = asking()
-    for query in (first, second, third):
-        assert len(again.ask(query).only.releases) == 2
-    assert [side.gate.ledger.times("") for side in sides.values()] == [{QUERY.kind: 3}] * 2
+    for query, answered in (
+        (first, 2),
+        (second, 1),
+        (third, 2),
+    ):  # the third went out without a's second
+        assert len(again.ask(query).only.releases) == answered
+    times = [side.gate.ledger.times("")[QUERY.kind] for side in sides.values()]
+    assert times == [2, 3] and again.silent == {"a": 1}
+    journal.close()
+    journal, tries[0], room[0] = Journal(), 0, 10**6
+    sides["b"] = sides["a"]  # who cannot write either, and answers in another's name
+    cause = r"no reply in time \(b\); the ledger cannot be written \(a\)"
+    with pytest.raises(NobodyAnswered, match=cause):
+        asking(0.1).ask(question(3))
 
 
 def test_the_asker_is_whom_the_socket_knows(tmp_path: Path) -> None:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
+from signal import SIGKILL
+from threading import Event
+from time import sleep
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from privfed.cli import BAD_INPUT, FINE, status
+from privfed.engines.journal import Journal
 from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
@@ -25,6 +33,7 @@ from privfed.learners.saved import load
 from privfed.ledger import Ledger
 from privfed.ledger.registry import state_folder
 from privfed.privacy.loss import Loss
+from privfed.questions import wire
 from privfed.study import Study
 from privfed.study.deployed import Connect, Deployment
 from privfed.study.dry_run import prices
@@ -52,17 +61,16 @@ def study(write_study: Callable[..., Path], study_text: str, small_table: pd.Dat
 
 
 @contextmanager
-def serving(study: Path) -> Iterator[Connect]:
-    """Every owner's side behind its socket; gives what connects to them."""
+def serving(study: Path, names: Sequence[str] = OWNERS) -> Iterator[Connect]:
+    """These owners' sides behind their sockets; gives what connects to all."""
     with ExitStack() as opened:
-        paths = {}
-        for name in OWNERS:
+        paths = {name: study.parent / name / "server.sock" for name in OWNERS}
+        for name in names:
             owner = OwnerFile.from_toml(study.parent / name / "owner.toml")
             side = owner.opened()
             opened.callback(side.gate.ledger.close)
             for socket in owner.open_sockets(side):
                 opened.enter_context(socket)
-                paths[name] = socket.path
         yield partial(_connect, SocketCarrier(paths))
 
 
@@ -168,6 +176,145 @@ def test_rounds_are_counted_on_after_a_study_was_cut_off(
     assert numbers == [str(number + 1) for number in range(len(numbers))] and len(numbers) > 2
 
 
+def away(connect: Connect, gone: Callable[[RemoteDisclosure], bool], end: str = "") -> Connect:
+    """South is silent while ``gone`` says so, and the server is killed after a line with ``end``."""
+
+    def made(schema: Schema, clients: Sequence[str], **rest: Any) -> RemoteDisclosure:
+        tell = rest.pop("tell")
+
+        def told(line: str) -> None:
+            tell(line)
+            if end and end in line:
+                raise InputError("killed")
+
+        patience = RetryLimits(0.3, 0.01, 0.01)
+        asking = connect(schema, clients, **{**rest, "tell": told, "patience": patience})
+        carry = asking._carry
+
+        def carried(batches: Any, seconds: float) -> Any:
+            silent = {"south"} if gone(asking) else set()
+            return carry({k: v for k, v in batches.items() if k not in silent}, seconds)
+
+        asking._carry = carried
+        return asking
+
+    return made
+
+
+def test_a_study_goes_on_from_where_it_had_gone_on_without_an_owner(study: Path) -> None:
+    """She is back when it is run again, but what she missed is not asked anew: later queries rest on the others'."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+        with pytest.raises(InputError, match="killed"):
+            chosen.run(away(connect, lambda asking: asking.reached["south"] >= 2, "round 18:"))
+        before = rows(study)
+        folder = chosen.run(connect)
+    notes = json.loads((folder / "metrics.json").read_text())["warnings"]
+    assert not any("north" in note for note in notes)  # its answers are to this run's queries
+    assert any(re.match(r"south did not answer in \d of \d+ rounds", note) for note in notes)
+    assert chosen.replay().to_dict() == load(folder / "model.json").to_dict()
+    told = (folder / "progress").read_text().split("resumed: ")[1]
+    assert re.findall(r" round (\d+):", told)[0] == "18"  # whatever no query rested on is asked
+    assert all(now > then for now, then in zip(rows(study), before, strict=True))
+
+
+def test_a_journal_of_other_queries_is_not_gone_on_from(study: Path) -> None:
+    """An answer stands for its own query alone; nobody is asked anything."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+        with pytest.raises(InputError, match="killed"):
+            chosen.run(away(connect, lambda _: False, "round 9:"))
+        before = rows(study)
+        with closing(Journal(chosen.out / "private" / "journal")) as journal:
+            for line in journal.replies:
+                message = wire.decode_plain(line.message)
+                if "about" not in message:  # a request, not a dry run
+                    other = wire.encode({**message, "fields": b"x"})
+                    journal.keep([replace(line, message=other)])
+        with pytest.raises(InputError, match="another query than this run's"):
+            chosen.run(connect)
+    assert rows(study) == before
+
+
+def test_an_owner_who_misses_the_last_query_is_asked_for_it_again(study: Path) -> None:
+    """The study counts as finished once she has answered, and its others are charged nothing more."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+        folder = chosen.run(away(connect, lambda asking: asking.rounds >= 10))
+        assert json.loads((folder / "metrics.json").read_text())["unanswered"] == ["south"]
+        assert (
+            "south did not answer the last query: run the study again"
+            in (folder / "progress").read_text()
+        )
+        north, south = rows(study)
+        chosen.run(connect)
+        assert rows(study) == [north, south + 2]
+        with pytest.raises(InputError, match="holds a finished study"):
+            chosen.run(connect)
+    assert "unanswered" not in json.loads((folder / "metrics.json").read_text())
+
+
+def _killed_at(folder: Path, step: str) -> None:
+    """South's process, which dies at a step of her third charge: before it, after it, or after its release."""
+    owner = OwnerFile.from_toml(folder / "owner.toml")
+    side = owner.opened()
+    ledger, charges = side.gate.ledger, count(1)
+    reserve, release = ledger.reserve, ledger.release
+
+    def die(at: str) -> None:
+        if at == step and next(charges) == 3:
+            os.kill(os.getpid(), SIGKILL)
+
+    def reserving(*arguments: Any) -> Any:
+        die("before")
+        reserved = reserve(*arguments)
+        die("charged")
+        return reserved
+
+    def releasing(*arguments: Any) -> Any:
+        head = release(*arguments)
+        die("released")
+        return head
+
+    vars(ledger).update(reserve=reserving, release=releasing)
+    owner.open_sockets(side)
+    Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("step", "lost"), [("never", 0), ("before", 0), ("charged", 1), ("released", 0)]
+)
+def test_an_owner_killed_at_any_step_is_charged_as_if_she_were_not(
+    study: Path, step: str, lost: int
+) -> None:
+    """She and the server die in one round: started again, each of eleven queries is charged once, one noise for each."""
+    chosen, fork = deployment(study), get_context("fork")
+    folder = study.parent / "south"
+    with serving(study, ["north"]) as connect:
+        for dies in dict.fromkeys((step, "never")):
+            owner = fork.Process(target=_killed_at, args=(folder, dies), daemon=True)
+            owner.start()
+            try:
+                while not (folder / "server.sock").is_socket():
+                    sleep(0.01)
+                end = "" if dies == "never" else "south silent"
+                chosen.run(away(connect, lambda _: False, end))
+            except InputError as error:
+                owner.join(10)
+                assert str(error) == "killed" and owner.exitcode == -SIGKILL
+            finally:
+                owner.kill()
+                owner.join()
+                (folder / "server.sock").unlink(missing_ok=True)
+    for name in OWNERS:
+        with closing(Ledger.read(study.parent / name / "ledger.db")) as ledger:
+            ledger.verify()
+            charged = [entry.request for entry in ledger.entries(events=("reserved",))]
+            released = [entry.request for entry in ledger.entries(events=("released",))]
+        assert len(charged) == len(set(charged)) == 11
+        assert len(released) == len(set(released)) == 11 - (lost if name == "south" else 0)
+
+
 def test_a_study_that_nobody_answers_ends_as_one_that_failed(study: Path) -> None:
     """With an error, by which an engine knows; the last line and the metrics say why."""
     chosen = deployment(study)
@@ -185,23 +332,11 @@ def test_an_owner_who_drops_out_is_named_on_the_page(
 ) -> None:
     """She answered two rounds, and the model is the other's alone from there; so are a learner's own notes kept."""
     chosen = deployment(study)
-    with serving(study) as connect:
-
-        def dropping(schema: Schema, clients: Sequence[str], **rest: Any) -> RemoteDisclosure:
-            made = connect(schema, clients, **{**rest, "patience": RetryLimits(0.3, 0.01, 0.01)})
-            carry = made._carry
-
-            def carried(batches: Any, seconds: float) -> Any:
-                gone = {"south"} if made.reached["south"] >= 2 else set()
-                return carry({k: v for k, v in batches.items() if k not in gone}, seconds)
-
-            made._carry = carried
-            return made
-
-        with warnings.catch_warnings(record=True):
-            folder = chosen.run(dropping)
-    (told,) = json.loads((folder / "metrics.json").read_text())["warnings"]
+    with serving(study) as connect, warnings.catch_warnings(record=True):
+        folder = chosen.run(away(connect, lambda asking: asking.reached["south"] >= 2))
+    told, last = json.loads((folder / "metrics.json").read_text())["warnings"]
     assert re.match(r"south did not answer in \d+ of \d+ rounds that asked it", told)
+    assert last.startswith("south did not answer the last query: run the study again")
     assert f" note: {told}\n" in (folder / "progress").read_text()
     for name in OWNERS:
         shutil.copy(study.parent / name / "ledger.db", folder / "ledgers" / f"{name}.db")
