@@ -192,6 +192,11 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
         raise InputError(
             f"the schema is of type {type(schema).__name__}; give schema=Schema.from_toml(...), or a Schema of columns"
         )
+    if not isinstance(target, str | None):
+        raise InputError(
+            f"the target is of type {type(target).__name__}; give the name of the column to predict, and a schema by name: "
+            'LocalDisclosure.from_frame(frame, "outcome", schema=..., client="hospital")'
+        )
     known = Schema.infer(frame, target) if schema is None else schema
     if known.inferred:
         inferred = f"schema {known.name!r} is an inferred one"

@@ -159,6 +159,7 @@ def test_a_client_of_few_records(schema: Schema, size: int) -> None:
         (table(), {"policy": "none.toml"}, r"policy file none\.toml"),
         (table().head(0), {}, "at least one client"),
         (table().to_dict("records"), {}, "of type list; give a pandas.DataFrame"),
+        (table(), {"target": 3}, "target is of type int; give the name of the column"),
         (table(), {"schema": "schema.toml"}, "of type str; give schema=Schema.from_toml"),
     ],
 )
