@@ -227,7 +227,9 @@ class _FedForest(LearnerByWays):
             named = [str(value) for value in classes]
             curves = dict(zip(named, heights[codes].T, strict=True))
             bands = dict(zip(named, band.swapaxes(0, 1), strict=True))
-            ax = pictures.shape(ax, column, curves, f"adds to log-odds of each {name}", bands, cuts)
+            ax = pictures.shape(
+                ax, column, curves, f"adds to log-odds of each class of {name}", bands, cuts
+            )
         else:
             of = name if classes is None else f"log-odds of {name} = {shown(str(classes[-1]))}"
             ax = pictures.shape(ax, column, heights[codes], f"adds to {of}", band, cuts)

@@ -466,7 +466,10 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         if not isinstance(self.ensemble_, ClassEnsembles):
             return 1.0, f"log-odds of {name} = {shown(str(self.classes_[1]))}"
         softmax = self.ensemble_.link == "softmax"
-        return 1.0, f"score of each {name}" if softmax else f"log-odds of each {name}"
+        return (
+            1.0,
+            f"score of each class of {name}" if softmax else f"log-odds of each class of {name}",
+        )
 
     def _explanation(self) -> str:
         classes = [shown(str(name)) for name in self.classes_]

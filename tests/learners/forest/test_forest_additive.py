@@ -412,7 +412,7 @@ def test_a_shape_function_of_several_classes_is_a_curve_with_a_band_for_each() -
         axes.collections
     ) == 3
     label = " ".join(axes.get_ylabel().split())
-    assert label == "adds to log-odds of each grade, with 90 % band"
+    assert label == "adds to log-odds of each class of grade, with 90 % band"
 
 
 def test_a_published_forest_has_no_trees_of_scikit_learn() -> None:
