@@ -213,7 +213,7 @@ def _difference(old: MetricValue, new: MetricValue) -> str:
     better = {"lower": gap < 0, "higher": gap > 0}.get(new.better)
     word = "" if better is None or not gap else ", better" if better else ", worse"
     if old.deviation is None or new.deviation is None:
-        return f"{gap:+.4g}{word}; no interval without several runs of both"
+        return f"{gap:+.4g}; undecided: no interval without several runs of both"
     parts = [score.deviation**2 / score.runs for score in (old, new) if score.deviation is not None]
     if not sum(parts):
         return f"{gap:+.4g}{word}; all runs are alike"

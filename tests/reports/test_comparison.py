@@ -81,7 +81,9 @@ def test_scores_differ_by_welch_s_interval() -> None:
     (policy,) = compared(run(values=old), run(values=(4.0, 6.0))).policies
     assert line(policy.lines, "RMSE").change.endswith("no difference shown")
     (policy,) = compared(run(values=old), run(values=(4.0,))).policies
-    assert "no interval without several runs of both" in line(policy.lines, "RMSE").change
+    assert (
+        "; undecided: no interval without several runs of both" in line(policy.lines, "RMSE").change
+    )
 
 
 def test_a_score_without_noise_is_one_draw_of_the_owners_secrets() -> None:
@@ -89,7 +91,9 @@ def test_a_score_without_noise_is_one_draw_of_the_owners_secrets() -> None:
     told = [run(values=(value,), kinds=()) for value in (4.0, 4.1)]
     assert not any(one.noisy for each in told for one in each.policies)
     (policy,) = compared(*told).policies
-    assert "no interval without several runs of both" in line(policy.lines, "RMSE").change
+    assert (
+        "; undecided: no interval without several runs of both" in line(policy.lines, "RMSE").change
+    )
 
 
 @pytest.mark.parametrize(
