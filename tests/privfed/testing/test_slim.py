@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 #: What numpy and pandas need themselves.
-THEIRS = {"numpy", "pandas", "dateutil", "pytz", "six", "tzdata", "cython_runtime"}
+THEIRS = {"numpy", "pandas", "dateutil", "pyarrow", "pytz", "six", "tzdata", "cython_runtime"}
 TRY = """
 import sys
 sys.meta_path = [one for one in sys.meta_path if "__editable__" not in repr(one)]
