@@ -9,7 +9,7 @@ SEE_OWNERS = (
     "Epsilon, and whose records it protects: see the data owners' budget, federation.budget() or the report; this "
     "text costs nothing beyond the model."
 )
-NONE = "Privacy: no epsilon holds for this model, because unprotected values were released to learn it."
+NONE = "no epsilon holds, because unprotected values had been released when the model was fitted."
 TEST = " The noise was seeded for a test and protects nobody."
 
 
@@ -17,14 +17,16 @@ def privacy_text(privacy: Mapping[str, Any] | None) -> str:
     """Return the sentence on the output of :meth:`.Disclosure.privacy`, None if that was unknown."""
     if privacy is None:
         return SEE_OWNERS
+    heading = "Privacy, according to the model file" if privacy.get("file") else "Privacy"
     if privacy["epsilon"] is None:
-        return NONE
+        return f"{heading}: {NONE}"
     epsilon = f"{shown(privacy['epsilon'])}{at_delta(privacy['delta'])}"
     masks, unmasked = "", privacy.get("unmasked")
+    basis = f", {privacy['basis']}" if privacy.get("basis") else ""
     if unmasked is not None:
         masks = f"; if the masks of sums fail, {shown(unmasked)}"
     text = (
-        f"Privacy: epsilon {epsilon} for each {privacy['unit']} of a data owner ({privacy['relation']}{masks}), by all "
+        f"{heading}: epsilon {epsilon} for each {privacy['unit']} of a data owner ({privacy['relation']}{masks}{basis}), by all "
         "that was released until the model was fitted. This text costs nothing more."
     )
     return text + TEST * bool(privacy["noise"] == "test")
@@ -39,6 +41,6 @@ def own_tree_text(client: str) -> str:
 
 
 def check_privacy(privacy: Any) -> dict[str, Any] | None:
-    """Return a saved model's entry (LookupError, TypeError or ValueError: it cannot be formatted)."""
+    """Return a saved model's entry, marked as read (LookupError, TypeError or ValueError: it cannot be formatted)."""
     privacy_text(privacy)
-    return None if privacy is None else dict(privacy)
+    return None if privacy is None else {**privacy, "file": True}

@@ -158,13 +158,17 @@ class LocalDisclosure(ChannelDisclosure):
 
     def privacy(self) -> dict[str, Any] | None:
         """See the base; from :meth:`budget`."""
+        promised = {(gate.policy.unit, gate.policy.relation) for gate in self.gates.values()}
+        if len(promised) > 1:  # no one sentence is true of all owners
+            return None
+        [(unit, relation)] = promised
         rows = self.budget()
-        policies = [gate.policy for gate in self.gates.values()]
         return {
             "epsilon": float(rows["spent"].max()) if np.isfinite(rows["spent"]).all() else None,
             "delta": float(rows["delta"].fillna(0.0).max()),
-            "unit": " or ".join(sorted({policy.unit for policy in policies})),
-            "relation": " or ".join(sorted({policy.relation for policy in policies})),
+            "unit": unit,
+            "relation": relation,
+            "basis": "; ".join(sorted(set(rows["basis"]) - {""})),
             "noise": "test" if (rows["noise"] == "test").any() else "secure",
             **({"unmasked": float(rows["unmasked"].max())} if "unmasked" in rows else {}),
         }

@@ -91,9 +91,8 @@ class RemoteDisclosure(ChannelDisclosure):
         self._gone: set[str] = set()  # clients that missed their last deadline
         # clients without a complete answer in the last exchange, in this run or an earlier one
         self._missing: set[str] = set()
-        self._unwritten: set[str] = (
-            set()
-        )  # those whose gates last refused because they cannot write their ledgers
+        # those whose gates last refused because they cannot write their ledgers
+        self._unwritten: set[str] = set()
         #: By client, the rounds with messages to it, and those without a complete answer.
         self.reached: Counter[str] = Counter()
         self.silent: Counter[str] = Counter()
@@ -107,10 +106,10 @@ class RemoteDisclosure(ChannelDisclosure):
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None
     ) -> Mapping[str, Sequence[Reply]]:
-        self._go_on()
+        self._keep_missing()
         return super()._ask(questions, spend)
 
-    def _go_on(self) -> None:
+    def _keep_missing(self) -> None:
         """Record the missing replies, durably, before a query that may depend on their absence."""
         self.journal.keep(self.pending)
         self.pending = []
@@ -151,7 +150,7 @@ class RemoteDisclosure(ChannelDisclosure):
     def _all_offers(
         self, queries: Sequence[Query], clients: Sequence[str], spend: Fraction | None
     ) -> Sequence[Sequence[str]]:
-        self._go_on()
+        self._keep_missing()
         offered = super()._all_offers(queries, clients, spend)
         for each in filter(None, offered):
             self.declined.update(set(clients) - self._missing - set(each))
@@ -262,7 +261,7 @@ class _Waiting:
             line = journal.find(self.client, _id(message))
             if line is None:
                 continue
-            if _asks(line.message) != _asks(message):
+            if _query_of(line.message) != _query_of(message):
                 raise InputError(
                     f"the journal has another query than this run's under id {_id(message)}, so the study cannot go "
                     "on from it; run it again with the versions of privfed and its libraries that began it, or name "
@@ -333,7 +332,7 @@ def _id(message: bytes) -> str:
     return _named(message).id
 
 
-def _asks(message: bytes) -> tuple[str, bytes]:
+def _query_of(message: bytes) -> tuple[str, bytes]:
     named = _named(message)
     return named.kind, named.fields
 

@@ -200,11 +200,11 @@ class Disclosure(ABC):
         return in_one_line(f"{type(self).__name__}({summary})")
 
     def privacy(self) -> dict[str, Any] | None:
-        """Return what all releases so far cost, if the data owners' ledgers are here; None: see the owners'.
+        """Return what all releases so far cost, if the data owners' ledgers are here and promise alike; None: see the owners'.
 
         Returns:
             ``epsilon`` (proven for the owner with the largest; None: some release is unprotected), ``delta``, ``unit``,
-            ``relation``, ``noise`` (``"test"`` if seeded), and ``unmasked``, the epsilon if the masks of sums fail, if
+            ``relation``, ``basis`` (assumptions not derived here, in words, or empty), ``noise`` (``"test"`` if seeded), and ``unmasked``, the epsilon if the masks of sums fail, if
             there are any.
         """
         return None

@@ -204,6 +204,7 @@ def _model_html(output: Output, report: PolicyReport) -> str:
                 "delta": report.delta,
                 "unit": policy.unit,
                 "relation": policy.relation,
+                "basis": report.basis,
                 "noise": "secure" if report.secure else "test",
             }
         return model.to_html()

@@ -260,7 +260,7 @@ class Output:
         write_text(self.policy(name) / file, json.dumps(finite(data), indent=2) + "\n")
         if (listed := self.listed()) is not None:
             path = f"{name}/{file}"
-            self._list({**listed, path: self._digests()[path]})
+            self._list({**listed, path: digest((self.folder / path).read_bytes())})
 
     def list_files(self) -> None:
         """List the digests of a finished output's files."""

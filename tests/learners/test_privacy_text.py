@@ -47,8 +47,11 @@ def test_a_private_model_says_the_epsilon_of_the_budget(
     sentence = f"Privacy: epsilon {shown(spent)} at delta 1e-05 for each record of a data owner"
     save(learner, tmp_path / "model.json")
     again = load(tmp_path / "model.json")
+    by_file = sentence.replace("Privacy:", "Privacy, according to the model file:")
+    assert sentence in learner.describe()
     for text in (learner.describe(), again.describe(), again.to_html()):
-        assert sentence in " ".join(text.split()) and "(add-or-remove)" in text
+        assert (sentence if text == learner.describe() else by_file) in " ".join(text.split())
+        assert "(add-or-remove)" in text
         assert "seeded for a test" in " ".join(text.split())
     if isinstance(learner, RuleFitClassifier):
         assert sentence in str(learner.scorecard()) and sentence in learner.scorecard().to_html()
@@ -92,6 +95,18 @@ def test_a_model_learned_without_the_ledgers_refers_to_them() -> None:
         FedForestClassifier.from_dict({**saved, "privacy": {"epsilon": "much"}})
 
 
+def test_assumptions_and_owners_who_promise_otherwise_are_told() -> None:
+    """A plugin's claim stands beside epsilon; of several relations none is true of all, so the text refers to the owners."""
+    told = {"epsilon": 1.0, "delta": 0.0, "unit": "record", "relation": "add-or-remove"}
+    said = privacy_text({**told, "noise": "secure", "basis": "claimed by lab"})
+    assert "(add-or-remove, claimed by lab), by all" in said
+    learner = FedForestClassifier(random_state=0)
+    policy = learner.private("2")
+    replaced = replace(policy, relation="replace-one")
+    assert gates(FRAME, {"A": policy, "B": policy, "C": policy}).privacy() is not None
+    assert gates(FRAME, {"A": policy, "B": replaced, "C": policy}).privacy() is None
+
+
 def test_masked_sums_have_both_epsilons_and_several_owners_the_largest() -> None:
     """Rounded up, never down."""
     told = {
@@ -114,6 +129,7 @@ def test_masked_sums_have_both_epsilons_and_several_owners_the_largest() -> None
         "delta": 1e-5,
         "unit": "record",
         "relation": "add-or-remove",
+        "basis": "",
         "noise": "test",
     }
     assert (learner.fit(fed).privacy_ or {})["epsilon"] == fed.budget()["spent"].max() > 2

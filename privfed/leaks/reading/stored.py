@@ -30,6 +30,8 @@ _FLOAT = 7  #: Type of a float
 _OLD_STATA = re.compile(rb"[\x71-\x73][\x01\x02]\x01\0")  #: Head of Stata's formats 113 to 115
 _SCANNED = 1 << 22  #: Most bytes of deleted rows in which records are searched
 _PAGED = 1 << 28  #: Most bytes of an Arrow file that are unpacked
+#: The first major version of pyarrow after those that run code in a file (CVE-2023-47248, mended in 14.0.1)
+_SAFE_ARROW = 15
 _JOURNAL = 18  #: Offset of the header's flags for a separate write-ahead log, which is missing here
 
 
@@ -213,20 +215,24 @@ def _freelist(data: bytes, size: int) -> Iterator[int]:
 
 def arrow_tables(data: bytes) -> Iterator[tuple[str, object]]:
     """Yield the table of a Parquet or an Arrow (Feather) file, and its metadata, if pyarrow is installed."""
-    if data.startswith(b"PAR1") and data.endswith(b"PAR1"):
-        from pyarrow import parquet  # if missing, the bytes are searched undecoded
+    if not ((data.startswith(b"PAR1") and data.endswith(b"PAR1")) or data.startswith(b"ARROW1")):
+        return
+    import pyarrow  # if missing, the bytes are searched undecoded
+
+    if int(pyarrow.__version__.split(".")[0]) < _SAFE_ARROW:
+        return
+    if data.startswith(b"PAR1"):
+        from pyarrow import parquet
 
         file = parquet.ParquetFile(io.BytesIO(data))
         groups = range(file.metadata.num_row_groups)
         if sum(file.metadata.row_group(group).total_byte_size for group in groups) > _PAGED:
             return
         table = file.read()
-    elif data.startswith(b"ARROW1"):
+    else:
         from pyarrow import feather
 
         table = feather.read_table(io.BytesIO(data))
-    else:
-        return
     yield "Arrow table", table.to_pandas(ignore_metadata=True)
     yield "Arrow table, its metadata", dict(table.schema.metadata or {})
 

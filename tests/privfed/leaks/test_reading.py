@@ -11,6 +11,7 @@ import logging
 import lzma
 import pickle
 import sqlite3
+import sys
 import tarfile
 import warnings
 import zipfile
@@ -579,3 +580,13 @@ def test_tables_of_arrow_are_read(form: str) -> None:
 def test_bytes_of_no_known_form_are_counted(left: bytes, unread: int) -> None:
     """Not those that were read as numbers or texts, nor what may be a digest."""
     assert sum(bool(leaf.unread) for leaf in flatten(left)) == unread
+
+
+def test_files_of_arrow_are_not_decoded_by_versions_that_run_code_in_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those before 15 (CVE-2023-47248); the bytes are searched as they lie."""
+    from privfed.leaks.reading.stored import arrow_tables
+
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(__version__="14.0.0"))
+    assert list(arrow_tables(b"PAR1 PAR1")) == [] == list(arrow_tables(b"ARROW1"))
