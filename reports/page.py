@@ -22,7 +22,7 @@ from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import AT_HOME, PolicyReport, Report, Strength
 from privfed.reports.epsilons import AT_MOST, drawn_rows
-from privfed.reports.metrics import MetricValue, measured
+from privfed.reports.metrics import MetricValue, measured, measured_alike
 from privfed.reports.provenance import provenance
 
 #: Browsers that print a page, in order of preference.
@@ -85,7 +85,16 @@ def _environment() -> jinja2.Environment:
             cost,
             claim,
         ),
-        *(caveat, neighbours, suppression, score_names, constants, score_of, provenance),
+        *(
+            caveat,
+            neighbours,
+            suppression,
+            score_names,
+            constants,
+            score_of,
+            provenance,
+            measured_alike,
+        ),
     )
     environment.globals |= {f.__name__: f for f in functions}
     return environment
