@@ -40,6 +40,13 @@ def own_tree_text(client: str) -> str:
     )
 
 
+def privacy_entry(privacy: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a saved model's entry, the same after any number of loads ({}: unknown)."""
+    if privacy is None:
+        return {}
+    return {"privacy": {name: value for name, value in privacy.items() if name != "file"}}
+
+
 def check_privacy(privacy: Any) -> dict[str, Any] | None:
     """Return a saved model's entry, marked as read (LookupError, TypeError or ValueError: it cannot be formatted)."""
     privacy_text(privacy)

@@ -7,6 +7,7 @@ from typing import Any
 
 from privfed.errors import InputError, file_errors
 from privfed.learners.base import FederatedLearner
+from privfed.learners.privacy_text import privacy_entry
 from privfed.questions import plugins
 from privfed.tables.toml_file import naming
 
@@ -19,8 +20,7 @@ def save(model: FederatedLearner, path: str | Path) -> None:
 
     With its epsilon, if known; a study's files have that of the ledgers beside the model.
     """
-    known = {} if model.privacy_ is None else {"privacy": model.privacy_}
-    Path(path).write_text(written(model, known), encoding="utf-8")
+    Path(path).write_text(written(model, privacy_entry(model.privacy_)), encoding="utf-8")
 
 
 def written(model: FederatedLearner, more: Mapping[str, Any] | None = None) -> str:
