@@ -49,7 +49,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
         NobodyAnswered: no client answered the first round.
     """
     blank = [ColumnEstimate.in_an_interval(column) for column in federation.schema.features]
-    blank.append(ColumnEstimate.blank(federation.schema.columns[-1]))
+    blank.append(ColumnEstimate.of_target(federation.schema.columns[-1]))
     answer = federation.ask(FeatureHistogram(_grid(blank))).only
     counted = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
     sizes = {

@@ -13,7 +13,7 @@ import numpy as np
 
 from privfed.learners.private.grid import BinEdges, first_cuts, one_bin_each, settled
 from privfed.learners.private.settings import SETTINGS
-from privfed.learners.private.support_posterior import SupportPosterior, with_full_bins
+from privfed.learners.private.support_posterior import PLACES, SupportPosterior, with_full_bins
 from privfed.tables.schema import Column
 
 LARGEST_LOGIT, LOGITS = 10.0, 401  #: Grid of log-odds for classes' fractions
@@ -29,6 +29,8 @@ class ColumnEstimate:
     counts: np.ndarray  #: nonnegative estimates by bin
     variances: np.ndarray | None = None  #: posterior variances; None before counting
     beliefs: SupportPosterior | None = None  #: None for targets and few values
+    #: of a number to predict: where its mass is if noise hides it in the counts; see :meth:`within_support`
+    support: SupportPosterior | None = None
     #: noisy counts and their noise variance, over all rounds with these bins
     counted: tuple[np.ndarray, float] | None = None
 
@@ -37,6 +39,14 @@ class ColumnEstimate:
         """Return the estimate before any counts."""
         cuts = first_cuts(column, SETTINGS.first_bins)
         return cls(column, cuts, np.zeros(len(cuts) + 1))
+
+    @classmethod
+    def of_target(cls, column: Column) -> ColumnEstimate:
+        """Return the same, with a support unless each value has its own bin."""
+        estimate = cls.blank(column)
+        if one_bin_each(column):
+            return estimate
+        return replace(estimate, support=SupportPosterior.blank(estimate.positions))
 
     @classmethod
     def in_an_interval(cls, column: Column) -> ColumnEstimate:
@@ -78,11 +88,23 @@ class ColumnEstimate:
         rising = self.cdf + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(levels, rising / rising[-1], self.edges))
 
-    def mixed_with_uniform(self, fraction: float) -> ColumnEstimate:
-        """Return a mixture with a fraction ``fraction`` of the uniform distribution over the public bounds."""
-        fraction = float(np.clip(fraction, 0, 1))
-        widths = np.diff(self.edges) / (self.edges[-1] - self.edges[0])
-        return replace(self, counts=(1 - fraction) * self.shares + fraction * widths)
+    def within_support(self, fraction: float, tail: float) -> ColumnEstimate:
+        """Return fractions of the records: those between the support's ends, mixed with its expected distribution.
+
+        Args:
+            fraction: of the latter; if it is not positive, all bins keep their own fractions.
+            tail: expected fraction of the support beyond each of those ends.
+        """
+        fraction, fractions = float(np.clip(fraction, 0, 1)), self.shares
+        if fraction and self.support is not None:
+            grid = np.linspace(0, 1, 4 * PLACES + 1)
+            rising = self.support.interval_cdf(grid) + 1e-12 * np.arange(len(grid))
+            ends = np.interp([tail, 1 - tail], rising, grid)
+            inside = np.diff(np.clip(self.positions, *ends)) / np.diff(self.positions) * fractions
+            expected = np.diff(self.support.interval_cdf(self.positions))
+            likely = inside / inside.sum() if inside.any() else expected
+            fractions = (1 - fraction) * likely + fraction * expected
+        return replace(self, counts=fractions)
 
     def closer(self, bins: int) -> ColumnEstimate:
         """Return the same over bins of equal expected mass.
@@ -103,6 +125,8 @@ class ColumnEstimate:
             knots = np.concatenate([knots, below, above])
         cuts = settled(knots, self.column)
         finer = replace(self, cuts=cuts, variances=None, counted=None)
+        if self.support is not None:
+            finer = replace(finer, support=self.support.over(finer.positions))
         if self.beliefs is None:
             expected = np.diff(np.interp(finer.edges, self.edges, self.cdf))
             return replace(finer, counts=expected * self.counts.sum())
@@ -127,7 +151,10 @@ class ColumnEstimate:
             prior_var = _excess(noisy, variance, expected, even)
         gain = (prior_var + EXACT) / (prior_var + variance + EXACT)
         counts = project(expected + gain * (noisy - expected), records)
-        return replace(self, counts=counts, variances=gain * variance, counted=counted)
+        support = self.support and self.support.updated(noisy / records, variance / records**2)
+        return replace(
+            self, counts=counts, variances=gain * variance, counted=counted, support=support
+        )
 
     def sharpened(self, records: float) -> ColumnEstimate:
         """Return the same allowing for few full bins, as with few values; see :func:`.with_full_bins`."""

@@ -42,7 +42,7 @@ class Settings:
     target_tail: float = 0.002  #: the same of the target, at least
     max_target_tail: float = 0.05  #: at most, where noise is large
     counted_noise: float = 0.05  #: noise of the target's counts up to which they are taken
-    uniform_rate: float = 4.0  #: how fast the target's counts turn uniform beyond that
+    support_rate: float = 4.0  #: how fast the expected support replaces them beyond that
     min_level_std: float = 0.5  #: prior of what a model adds to the intercept, log-odds
     max_level_std: float = 1.0  #: the same at most
     #: of the log-odds of the classes' shares, above which counts alone set the mean prediction

@@ -39,11 +39,15 @@ def _intervals() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return np.concatenate(starts), 0.5**number, number, np.log(np.concatenate(probs))
 
 
+def _inside_below(x: np.ndarray) -> np.ndarray:
+    """Return the fraction of each interval below some positions (0 to 1), shape (intervals, positions)."""
+    starts, scale_factors, _, _ = _intervals()
+    return np.asarray(np.clip((x - starts[:, None]) / scale_factors[:, None], 0, 1))
+
+
 def _mass_below(x: np.ndarray) -> np.ndarray:
     """Return the mass below some positions (0 to 1) under each interval, shape (intervals, positions)."""
-    starts, scale_factors, _, _ = _intervals()
-    inside = np.clip((x - starts[:, None]) / scale_factors[:, None], 0, 1)
-    return np.asarray((1 - SETTINGS.anywhere) * inside + SETTINGS.anywhere * x)
+    return np.asarray((1 - SETTINGS.anywhere) * _inside_below(x) + SETTINGS.anywhere * x)
 
 
 def usual_widths() -> np.ndarray:
@@ -80,6 +84,10 @@ class SupportPosterior:
     def narrow(self) -> float:
         """The probability that the mass is within less than half of the bounds."""
         return float(self.probabilities[_intervals()[2] > 1].sum())
+
+    def interval_cdf(self, x: np.ndarray) -> np.ndarray:
+        """Return the expected fraction of the interval below some positions, shape (positions,)."""
+        return np.asarray(self.probabilities @ _inside_below(x))
 
     def below(self, x: np.ndarray) -> np.ndarray:
         """Return fractions below some positions under each interval, shape (intervals, positions)."""

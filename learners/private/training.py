@@ -133,7 +133,7 @@ class _Training:
         tail = float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail))
         if self.outcome.kind == "number":
             excess = noise - SETTINGS.counted_noise
-            target = counted.mixed_with_uniform(SETTINGS.uniform_rate * excess)
+            target = counted.within_support(SETTINGS.support_rate * excess, tail)
             low, high = target.quantiles(np.array([tail, 1 - tail]))
             width = target.edges[-1] - target.edges[0]
             if high - low > 2.0**-30 * width:

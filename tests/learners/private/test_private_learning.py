@@ -204,6 +204,19 @@ def test_a_heavy_tailed_number_is_predicted_better_than_by_its_mean() -> None:
         assert np.mean(losses) < 1.0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_number_in_the_lowest_hundredth_of_its_bounds_is_predicted_there(seed: int) -> None:
+    """Epsilon .5, 400 records: about as well as by their mean, which a third of the bounds would miss by far."""
+    rng = np.random.default_rng(seed)
+    table = frame(1400, seed=seed).assign(y=np.exp(rng.normal(0, 0.5, 1400)))
+    schema = Schema(FEATURES, Column("y", "number", 0, 100))
+    gates = federation(table[:400], schema, "0.5", clients=2, seed=seed)
+    outcome = private.Outcome.of(schema, True)
+    model = private.learn(gates, outcome, np.random.default_rng(seed))
+    values = model.outcome.values(model.predictions(encoded(table[400:])))
+    assert np.mean((values - table["y"][400:]) ** 2) < 1.5 * table["y"].var()
+
+
 def test_numbers_with_bounds_that_are_far_too_wide() -> None:
     """Limits move to where the mass is, and most of the variance is explained."""
     model, _ = fitted("number")

@@ -94,11 +94,37 @@ def test_three_looks_find_the_tail_of_a_heavy_column() -> None:
     assert true / 2 < told < 2 * true
 
 
-def test_vaguer_shares_lie_between_the_counts_and_the_bounds() -> None:
-    """All of it even over the bounds at 1, and unchanged at 0."""
-    own = ColumnEstimate.blank(WIDE).updated(np.r_[2400.0, np.zeros(15)], 1.0, 2400)
-    assert own.mixed_with_uniform(-1).shares == pytest.approx(own.shares)
-    assert own.mixed_with_uniform(2).shares == pytest.approx(np.full(16, 1 / 16))
+def test_noise_hides_no_fractions_without_a_support_or_a_fraction() -> None:
+    """Then all bins keep their own."""
+    noisy = np.r_[2400.0, np.zeros(15)]
+    for blank, fraction in ((ColumnEstimate.blank(WIDE), 1), (ColumnEstimate.of_target(WIDE), -1)):
+        own = blank.updated(noisy, 1.0, 2400)
+        assert own.within_support(fraction, 0.05).shares == pytest.approx(own.shares)
+
+
+@pytest.mark.parametrize("place", [0, 8, 15])
+def test_a_target_in_one_bin_of_its_bounds_is_found_under_noise(place: int) -> None:
+    """400 records in one of 16 bins, noise of 60: hardly any fraction is far from it, where even bounds have most."""
+    rng, found, counted = np.random.default_rng(place), [], []
+    for _ in range(20):
+        noisy = rng.normal(0, 60, 16)
+        noisy[place] += 400
+        own = ColumnEstimate.of_target(WIDE).updated(noisy, 60.0**2, 400)
+        near = np.abs(np.arange(16) - place) < 2
+        found.append(own.within_support(0.4, 0.05).shares[~near].sum())
+        counted.append(own.shares[~near].sum())
+    assert np.mean(found) < 0.05 < np.mean(counted)
+
+
+def test_a_target_all_over_its_bounds_keeps_them_under_noise() -> None:
+    """400 records evenly in 16 bins, noise of 60: nearly all of the bounds remain between the quantiles."""
+    rng, widths = np.random.default_rng(3), []
+    for _ in range(20):
+        noisy = 25 + rng.normal(0, 60, 16)
+        own = ColumnEstimate.of_target(WIDE).updated(noisy, 60.0**2, 400).within_support(0.4, 0.05)
+        low, high = own.quantiles(np.array([0.05, 0.95]))
+        widths.append((high - low) / (own.edges[-1] - own.edges[0]))
+    assert np.mean(widths) > 0.7
 
 
 def test_the_total_weighs_columns_by_their_noise() -> None:
