@@ -10,12 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privfed.learners.private.support_posterior import SupportPosterior
+
 #: Std of a cell's count, relative to the mean of a run's cells, and fraction of a run's cells that are empty, as
 #: for few distinct values or a frequent one; with the logs of their prior probabilities
 STRAYS, EMPTY = (grid.reshape(-1, 1) for grid in np.meshgrid([0.3, 1.0, 3.0], [0.0, 0.5, 0.9]))
 PRIOR = np.log(np.where(EMPTY > 0, 1 / 4, 1 / 2))
 _LOG_EMPTY = np.log(np.maximum(EMPTY, 1e-300))
 TAIL = 0.01  #: Fraction of the records outside of a run; significant counts beyond make it longer
+HIDING = 0.05  #: Noise of a cell's count, as a fraction of the records, above which single cells say little
+ENDS = 0.05  #: Expected fraction of the probable interval beyond each end of it, then
 _LENGTHS = 64  #: Maximum number of lengths of runs: time and memory are linear in the cells
 _EXACT = 1e-9  #: Minimum variance of a count, in squared records; a huge budget adds no noise
 
@@ -65,6 +69,29 @@ class Mass:
         first = int(np.searchsorted(self.begun[column], probability))
         last = self.ended.shape[1] - 1 - int(np.searchsorted(self.ended[column, ::-1], probability))
         return (first, last) if first <= last else (last, first)
+
+
+def likely_cells(
+    edges: np.ndarray, counts: np.ndarray, variance: float, records: float
+) -> tuple[int, int]:
+    """Return the first and last cell of a target's probable interval where noise hides single cells; else of all.
+
+    By :class:`.SupportPosterior`: a priori all of the bounds are as likely as all narrower intervals together.
+
+    Args:
+        edges: the cells', increasing, shape (cells + 1,).
+        counts: noisy ones, shape (cells,).
+        variance: of the noise in each.
+        records: in all cells together.
+    """
+    last, records = len(counts) - 1, max(records, 1.0)
+    positions = (edges - edges[0]) / (edges[-1] - edges[0])
+    if variance <= (HIDING * records) ** 2 or not (np.diff(positions) > 0).all():
+        return 0, last
+    support = SupportPosterior.blank(positions).updated(counts / records, variance / records**2)
+    low, high = support.ends(ENDS)
+    first = min(int(np.searchsorted(positions, low, side="right")) - 1, last)
+    return first, int(np.clip(np.searchsorted(positions, high) - 1, first, last))
 
 
 @dataclass(frozen=True, eq=False)

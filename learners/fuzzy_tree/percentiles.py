@@ -16,7 +16,7 @@ from privfed.exchange.disclosure import Answer
 from privfed.learners.fuzzy_tree.fuzzy import to_unit
 from privfed.learners.fuzzy_tree.queries import Scaling
 from privfed.learners.fuzzy_tree.settings import SETTINGS
-from privfed.learners.mass import Mass
+from privfed.learners.mass import Mass, likely_cells
 from privfed.questions.query import Query
 from privfed.tables.schema import Schema
 
@@ -68,6 +68,11 @@ class Histograms:
         as records anywhere in them do.
         """
         lower, upper = self.percentiles()
+        first, last = likely_cells(
+            self.edges[-1], self.counts[-1], self.noise[-1] ** 2, self.totals[-1]
+        )
+        lower[-1] = max(lower[-1], self.edges[-1, first])
+        upper[-1] = min(upper[-1], self.edges[-1, last + 1])
         widths = np.diff(self.edges[-1])
         proven = self.counts[-1] > SETTINGS.proven_count * self.noise[-1]
         bins = np.flatnonzero(proven & (widths < 1.5 * widths.min()))

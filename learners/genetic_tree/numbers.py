@@ -13,7 +13,7 @@ import numpy as np
 
 from privfed.learners.fuzzy_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.top import NoisyTreeGrower, bin_means, quantile_edges
-from privfed.learners.mass import Mass
+from privfed.learners.mass import Mass, likely_cells
 from privfed.learners.private.grid import one_bin_each
 from privfed.tables.schema import Column
 
@@ -83,7 +83,8 @@ class TargetDistribution:
     def updated(self, counts: np.ndarray, variance: float, records: float) -> TargetDistribution:
         """Return the update by one round's noisy counts by cell, with noise variance and number of records."""
         mass = Mass.from_counts(counts[None], np.array([variance]), np.array([records]))
-        first, last = self._with_room(mass.run(0, _DOUBT), variance, records)
+        run, likely = mass.run(0, _DOUBT), likely_cells(self.edges, counts, variance, records)
+        first, last = np.clip(self._with_room(run, variance, records), *likely).tolist()
         masses = mass.counts[0, first : last + 1]
         total = masses.sum()
         shares = masses / total if total > 0 else np.full(len(masses), 1 / len(masses))

@@ -138,7 +138,7 @@ class PrivateTree:
     def find_bins(self) -> Bins:
         """Return bins of a numeric target, by rounds that locate its mass; may raise NobodyAnswered.
 
-        If the counts may be only noise, its mean is the middle of its bounds.
+        If the counts may be only noise, and show no narrow interval, its mean is the middle of its bounds.
         """
         schema, cells = self.federation.schema, self.plan.target_cells
         assert schema.target is not None
@@ -154,7 +154,9 @@ class PrivateTree:
             self._counts.append((counts, variance))
             mass = mass.updated(counts, variance, self._records.joined(_UNKNOWN).records)
         records = self._records
-        if records.records < NUMBERS.min_records_std * records.std:
+        low, high = schema.target.bounds
+        unsure = records.records < NUMBERS.min_records_std * records.std
+        if unsure and mass.width > (high - low) / 2:
             mass = replace(TargetDistribution.blank(schema.target, cells), uncertain=0.0)
         return mass.bins(self.plan.targets)
 

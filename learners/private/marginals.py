@@ -13,7 +13,7 @@ import numpy as np
 
 from privfed.learners.private.grid import BinEdges, first_cuts, one_bin_each, settled
 from privfed.learners.private.settings import SETTINGS
-from privfed.learners.private.support_posterior import PLACES, SupportPosterior, with_full_bins
+from privfed.learners.private.support_posterior import SupportPosterior, with_full_bins
 from privfed.tables.schema import Column
 
 LARGEST_LOGIT, LOGITS = 10.0, 401  #: Grid of log-odds for classes' fractions
@@ -97,12 +97,10 @@ class ColumnEstimate:
         """
         fraction, fractions = float(np.clip(fraction, 0, 1)), self.shares
         if fraction and self.support is not None:
-            grid = np.linspace(0, 1, 4 * PLACES + 1)
-            rising = self.support.interval_cdf(grid) + 1e-12 * np.arange(len(grid))
-            ends = np.interp([tail, 1 - tail], rising, grid)
-            inside = np.diff(np.clip(self.positions, *ends)) / np.diff(self.positions) * fractions
+            within = np.diff(np.clip(self.positions, *self.support.ends(tail)))
+            counted = fractions * within / np.diff(self.positions)
             expected = np.diff(self.support.interval_cdf(self.positions))
-            likely = inside / inside.sum() if inside.any() else expected
+            likely = counted / counted.sum() if counted.any() else expected
             fractions = (1 - fraction) * likely + fraction * expected
         return replace(self, counts=fractions)
 

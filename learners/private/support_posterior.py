@@ -89,6 +89,13 @@ class SupportPosterior:
         """Return the expected fraction of the interval below some positions, shape (positions,)."""
         return np.asarray(self.probabilities @ _inside_below(x))
 
+    def ends(self, tail: float) -> tuple[float, float]:
+        """Return the positions beyond which an expected fraction ``tail`` of the interval lies, on either side."""
+        grid = np.linspace(0, 1, 4 * PLACES + 1)
+        rising = self.interval_cdf(grid) + 1e-12 * np.arange(len(grid))
+        low, high = np.interp([tail, 1 - tail], rising, grid)
+        return float(low), float(high)
+
     def below(self, x: np.ndarray) -> np.ndarray:
         """Return fractions below some positions under each interval, shape (intervals, positions)."""
         bins = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.edges) - 2)

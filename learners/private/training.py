@@ -134,6 +134,8 @@ class _Training:
         if self.outcome.kind == "number":
             excess = noise - SETTINGS.counted_noise
             target = counted.within_support(SETTINGS.support_rate * excess, tail)
+            if excess > 0:  # for synthetic records, too
+                self.marginals = replace(self.marginals, target=target)
             low, high = target.quantiles(np.array([tail, 1 - tail]))
             width = target.edges[-1] - target.edges[0]
             if high - low > 2.0**-30 * width:

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from privfed.learners.mass import EMPTY, PRIOR, STRAYS, Mass
+from privfed.learners.mass import EMPTY, HIDING, PRIOR, STRAYS, Mass, likely_cells
 
 CELLS = 32
 
@@ -130,3 +130,37 @@ def test_columns_are_looked_at_each_by_itself() -> None:
         alone = mass(counts[j], float(np.sqrt(variance[j])), records[j])
         assert np.allclose(together.counts[j], alone.counts[0], rtol=1e-12)
         assert np.allclose(together.begun[j], alone.begun[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("place", [0, 11, CELLS - 1])
+def test_a_target_in_one_cell_is_found_under_noise_that_hides_it(place: int) -> None:
+    """400 records, noise of 60 in each of 32 cells: its cell is kept, and few others."""
+    rng, lengths = np.random.default_rng(place), []
+    for _ in range(20):
+        counts = rng.normal(0, 60, CELLS)
+        counts[place] += 400
+        first, last = likely_cells(np.linspace(-3, 5, CELLS + 1), counts, 60.0**2, 400)
+        assert first <= place <= last
+        lengths.append(last - first + 1)
+    assert np.mean(lengths) < 4
+
+
+def test_noise_alone_makes_no_narrow_interval() -> None:
+    """Records that are everywhere, or too few to be seen anywhere: nearly all cells are likely."""
+    rng = np.random.default_rng(0)
+    for records in (400, 20):
+        lengths = []
+        for _ in range(20):
+            counts = records / CELLS + rng.normal(0, 60, CELLS)
+            first, last = likely_cells(np.linspace(0, 1, CELLS + 1), counts, 60.0**2, records)
+            lengths.append(last - first + 1)
+        assert np.mean(lengths) > 0.7 * CELLS
+
+
+@pytest.mark.parametrize("records", [400.0, 0.0, -50.0])
+def test_cells_are_all_likely_where_noise_hides_none(records: float) -> None:
+    """Up to a fraction of the records, of which there are one at least; and without any noise."""
+    edges, counts = np.linspace(0, 1, CELLS + 1), np.r_[records, np.zeros(CELLS - 1)]
+    for std in (0.0, HIDING * max(records, 1)):
+        assert likely_cells(edges, counts, std**2, records) == (0, CELLS - 1)
+    assert likely_cells(np.zeros(CELLS + 1) + edges.round(), counts, 1e9, records) == (0, CELLS - 1)
