@@ -70,7 +70,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     if unsure:
         warnings.warn(
             f"the noise of all histograms could amount to {noise_total:.0f} records: the budget is too small "
-            "for so few records, and the model may be no better than a constant",
+            "for so few records, and the model may be worse than a constant",
             Note,
             stacklevel=5,
         )
@@ -85,7 +85,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
         warnings.warn(
             "the noise of all counts leaves the odds of a class uncertain by a factor of "
             f"{math.exp(classes.spread):.1f}: the budget is too small for so few records of it, and the model "
-            "may be no better than a constant",
+            "may be worse than a constant",
             Note,
             stacklevel=5,
         )
