@@ -49,7 +49,8 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
         NobodyAnswered: no client answered the first round.
     """
     blank = [ColumnEstimate.in_an_interval(column) for column in federation.schema.features]
-    blank.append(ColumnEstimate.of_target(federation.schema.columns[-1]))
+    column = federation.schema.columns[-1]
+    blank.append(ColumnEstimate.of_target(column) if number else ColumnEstimate.blank(column))
     answer = federation.ask(FeatureHistogram(_grid(blank))).only
     counted = {client: _rows(counts, blank) for client, counts in answer.each("counts").items()}
     sizes = {
@@ -80,7 +81,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     params = ModelParams.for_signal(ratio, number=number).with_linear(linear)
     for _ in range(SETTINGS.n_histograms - 1):
         refinement.closer(params, signal)
-    classes = refinement.shares()
+    classes = None if number else refinement.shares()
     if classes is not None and classes.uncertain and not unsure:
         warnings.warn(
             "the noise of all counts leaves the odds of a class uncertain by a factor of "

@@ -42,10 +42,8 @@ class ColumnEstimate:
 
     @classmethod
     def of_target(cls, column: Column) -> ColumnEstimate:
-        """Return the same, with a support unless each value has its own bin."""
+        """Return the same of a number to predict, with a support."""
         estimate = cls.blank(column)
-        if one_bin_each(column):
-            return estimate
         return replace(estimate, support=SupportPosterior.blank(estimate.positions))
 
     @classmethod
@@ -66,7 +64,9 @@ class ColumnEstimate:
 
     @property
     def positions(self) -> np.ndarray:
-        """The edges as fractions of the bounds' interval, from 0 to 1."""
+        """The edges as fractions of the bounds' interval, from 0 to 1; evenly if each value has its own bin."""
+        if one_bin_each(self.column):
+            return np.linspace(0, 1, len(self.cuts) + 2)
         low, high = self.column.bounds
         return np.asarray((self.edges - low) / (high - low))
 

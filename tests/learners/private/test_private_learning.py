@@ -217,6 +217,23 @@ def test_a_number_in_the_lowest_hundredth_of_its_bounds_is_predicted_there(seed:
     assert np.mean((values - table["y"][400:]) ** 2) < 1.5 * table["y"].var()
 
 
+@pytest.mark.parametrize(("high", "records"), [(15, 400), (15, 1500), (31, 400)])
+def test_a_number_of_few_whole_values_is_none_of_classes(high: int, records: int) -> None:
+    """Better than its mean, at epsilon 1, and nothing is said of classes."""
+    table = frame(records + 1000, seed=high)
+    counts = np.random.default_rng(high).poisson(np.exp(0.5 * table["a"] + 0.3))
+    table = table.assign(y=counts.clip(0, high))
+    schema = Schema(FEATURES, Column("y", "integer", 0, high))
+    gates = federation(table[:records], schema, "1")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", Note)
+        model = private.learn(gates, private.Outcome.of(schema, True), np.random.default_rng(0))
+    assert not [each for each in caught if "class" in str(each.message)]
+    test = table[records:]
+    values = model.outcome.values(model.predictions(encoded(test)))
+    assert np.mean((values - test["y"]) ** 2) < test["y"].var()
+
+
 def test_numbers_with_bounds_that_are_far_too_wide() -> None:
     """Limits move to where the mass is, and most of the variance is explained."""
     model, _ = fitted("number")

@@ -116,6 +116,14 @@ def test_a_target_in_one_bin_of_its_bounds_is_found_under_noise(place: int) -> N
     assert np.mean(found) < 0.05 < np.mean(counted)
 
 
+def test_a_target_of_few_whole_values_is_found_under_noise() -> None:
+    """400 records of value 0 among 0 to 20: their bin, though the last one has no width."""
+    noisy = np.random.default_rng(1).normal(0, 60, 21)
+    noisy[0] += 400
+    own = ColumnEstimate.of_target(Column("y", "integer", 0, 20)).updated(noisy, 60.0**2, 400)
+    assert own.within_support(0.4, 0.05).shares[:4].sum() > 0.95 > own.shares[:4].sum()
+
+
 def test_a_target_all_over_its_bounds_keeps_them_under_noise() -> None:
     """400 records evenly in 16 bins, noise of 60: nearly all of the bounds remain between the quantiles."""
     rng, widths = np.random.default_rng(3), []
