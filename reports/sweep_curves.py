@@ -167,7 +167,8 @@ def guarantees(table: pd.DataFrame) -> pd.Series:
 def collect_notes(table: pd.DataFrame) -> list[str]:
     """Return the notes on each series, learner and epsilon; notes that differ only in digits share a line."""
     lines: dict[tuple[str, str], list[str]] = {}
-    rows = with_series(table).assign(notes=table.get("notes")).dropna(subset=["notes"])
+    rows = with_series(table.drop(columns="scored", errors="ignore"))
+    rows = rows.assign(notes=table.get("notes")).dropna(subset=["notes"])
     for _, run in rows.iterrows():
         epsilon = "" if pd.isna(run["epsilon"]) else f", epsilon {run['epsilon']:g}"
         cell = f"policy {run['series']}, {run['learner']}{epsilon}"

@@ -257,9 +257,9 @@ def export(
     "--attacks", is_flag=True, help="Attack each run's releases and audit its mechanisms."
 )
 @click.option("--jobs", default=1, show_default=True, help="Processes; -1 for one a core.")
-@click.option("--list", "listed", is_flag=True, help="List the cells and whether they are done.")
+@click.option("--list", "listed", is_flag=True, help="List the runs and whether they are done.")
 @click.option("--out", type=PATH, default=Path("sweep"), show_default=True)
-@click.option("--overwrite", is_flag=True, help="Run the cells in --out again.")
+@click.option("--overwrite", is_flag=True, help="Repeat the runs in --out.")
 @click.option("--mlflow", is_flag=True, help="Log each run to MLflow too, where it is installed.")
 def sweep(  # noqa: PLR0913 - click gives each option by its name
     study: Path | None,
@@ -298,7 +298,7 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
         states = [(store.state(cell), cell.label()) for cell in cells]
         click.echo("\n".join(f"{state:8}  {text}" for state, text in states))
         new = sum(state == "new" for state, _ in states)
-        click.echo(f"{number_of(len(cells), 'cell')}, {len(cells) - new} done and {new} to run")
+        click.echo(f"{number_of(len(cells), 'run')}, {len(cells) - new} done and {new} to run")
         return FINE
     with store.opened(overwrite=overwrite):
         try:

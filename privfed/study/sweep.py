@@ -60,7 +60,7 @@ from privfed.reports.provenance import commit
 from privfed.reports.sweep_curves import NEXT, OWN
 from privfed.study import PolicyChoice, Study, assembly, simulation
 from privfed.study.dry_run import dry_run
-from privfed.study.output import CONTENTS, Output, write_text, written_whole
+from privfed.study.output import CONTENTS, FILES, Output, write_text, written_whole
 
 CELLS, PARAMS, METRICS, DIGESTS = "cells", "params.json", "metrics.json", "digests.json"
 #: Entries of a sweep's folder, except hidden files.
@@ -260,7 +260,7 @@ class Sweep:
     def holds(self, planned: Sequence[Cell]) -> str:
         """Return in words how many of the planned cells are done."""
         done = sum(self.state(cell) != "new" for cell in planned)
-        return f"{self.folder} holds {done} of {number_of(len(planned), 'cell')}"
+        return f"{self.folder} holds {done} of {number_of(len(planned), 'run')}"
 
     def others(self, planned: Sequence[Cell]) -> int:
         """Return the number of finished cells that are not among the planned ones."""
@@ -304,11 +304,11 @@ class Sweep:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each file of a cell by its path, except ``DIGESTS`` itself."""
+    """Return the digest of each file of a cell by its path, except the lists of files, which an attack rewrites."""
     return {
         str(path.relative_to(folder)): wire.digest(path.read_bytes())
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (DIGESTS, CONTENTS)
+        if path.is_file() and path.name not in (DIGESTS, CONTENTS, FILES)
     }
 
 
@@ -335,7 +335,7 @@ def sweep(
     tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in pending)
     faults: dict[str, str] = {}
     remarks: dict[str, list[str]] = {}  # warnings on records by text without digits
-    bar = tqdm(work(tasks), desc="sweep", total=len(pending), unit=" cell", disable=None)
+    bar = tqdm(work(tasks), desc="sweep", total=len(pending), unit=" run", disable=None)
     for cell, fault, messages in bar:
         if interrupted():
             raise KeyboardInterrupt  # a library may have turned it into another error
@@ -448,7 +448,7 @@ def _run(cell: Cell, output: Output, attacked: bool) -> None:
             "data digest": cell.content["data"]["source"],
         },
         "made": {
-            "cell seconds": perf_counter() - started,
+            "run seconds": perf_counter() - started,
             "memory MB": _peak_memory(),
             "version": __version__,
             "commit": commit(),

@@ -293,7 +293,7 @@ def test_equal_notes_of_one_series_are_one_line(tmp_path: Path) -> None:
         "noise of 3 record",
         "open",
     ]
-    table = _table().assign(notes=pd.Series([*notes, None], dtype=object))
+    table = _table().assign(notes=pd.Series([*notes, None], dtype=object), scored="of each client")
     assert collect_notes(table) == [
         "policy private, Tree, epsilon 1, 2 runs, one of them seed 0: noise of 1 record",
         "policy private, Tree, epsilon 1, seed 0: no split",

@@ -125,7 +125,7 @@ def test_a_sweep_goes_on_after_its_process_ended(
     assert 2 <= len(before) < 9
     if how is signal.SIGINT:
         assert started.returncode == 130
-        assert re.search(r"holds \d of 9 cells", told) and "the same command continues" in told
+        assert re.search(r"holds \d of 9 runs", told) and "the same command continues" in told
     assert status(command) == FINE
     assert len(pd.read_csv(out / "sweep.csv")) == len(made(out)) == 9
     kept = before.items() & made(out).items()
@@ -154,7 +154,7 @@ def test_an_interrupt_that_a_library_hides_ends_a_sweep_all_the_same(
         assert sweep(write_study(), tmp_path / "sweep") == INTERRUPTED
     finally:
         signal.signal(signal.SIGINT, before)
-    assert "holds 0 of 3 cells" in capsys.readouterr().err
+    assert "holds 0 of 3 runs" in capsys.readouterr().err
 
 
 def test_the_attacks_of_a_finished_cell_are_added_to_it(
@@ -177,19 +177,38 @@ def test_the_attacks_of_a_finished_cell_are_added_to_it(
     assert made(out) == attacked
 
 
+def test_a_cell_whose_attack_was_killed_is_attacked_and_not_trained_again(
+    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its findings were written, and before its figures: the finished training stays."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="4") == FINE
+    models = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/*/model.json")}
+
+    def killed(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("privfed.study.sweep.assembly.gather", killed)
+        assert sweep(study, out, "--attacks", epsilon="4") == INTERRUPTED
+    assert list(out.glob("cells/*/*/findings.json"))
+    assert sweep(study, out, "--attacks", epsilon="4") == FINE
+    assert models == {path: path.stat().st_mtime_ns for path in models}
+
+
 def test_cells_are_listed_without_being_run(
     write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With what is done of them, by the names of their folders."""
     study, out = write_study(), tmp_path / "sweep"
     assert sweep(study, out, "--list") == FINE
-    assert "3 cells, 0 done and 3 to run" in capsys.readouterr().out
+    assert "3 runs, 0 done and 3 to run" in capsys.readouterr().out
     assert not out.exists()
     assert sweep(study, out, epsilon="8") == FINE
     capsys.readouterr()
     assert sweep(study, out, "--list") == FINE
     listed = capsys.readouterr().out
-    assert "3 cells, 2 done and 1 to run" in listed
+    assert "3 runs, 2 done and 1 to run" in listed
     assert all(folder.name in listed.split() for folder in (out / "cells").iterdir())
 
 
@@ -241,7 +260,7 @@ def test_any_factor_of_the_file_is_varied(
         (3, 1e-6),
         (3, 1e-5),
     ]
-    assert {"commit", "version", "memory MB", "bytes", "cell seconds", "mechanism"} <= set(table)
+    assert {"commit", "version", "memory MB", "bytes", "run seconds", "mechanism"} <= set(table)
     assert (table["bytes"] > 0).all() and table["simulation"].all()
 
 
@@ -311,7 +330,7 @@ def test_a_factor_that_is_given_twice_has_all_its_values(
     """The second --vary of a key adds to the first."""
     more = ("--vary", "data.test=0.3", "--vary", "data.test=0.4", "--list")
     assert sweep(write_study(), tmp_path / "sweep", *more, epsilon="1") == FINE
-    assert "4 cells" in capsys.readouterr().out
+    assert "4 runs" in capsys.readouterr().out
 
 
 def test_scores_of_clients_own_models_are_marked(
@@ -514,7 +533,7 @@ def test_what_ends_a_sweep_is_one_line_and_what_is_done_stays(
         patched.setattr(f"privfed.study.sweep.{where}", ended)
         assert sweep(study, out, epsilon="4,8") == BAD_INPUT
     err = capsys.readouterr().err
-    assert told in err and f"{out} holds 2 of 3 cells" in err and len(err.splitlines()) == 1
+    assert told in err and f"{out} holds 2 of 3 runs" in err and len(err.splitlines()) == 1
     assert made(out) == before and (out / "sweep.csv").read_bytes() == table_before
     assert sweep(study, out, epsilon="4,8") == FINE
     assert before.items() <= made(out).items() and len(made(out)) == 3
