@@ -17,6 +17,7 @@ from privfed.reports.charts import STYLE, svg
 from privfed.reports.metrics import measured, measured_alike
 from privfed.reports.page import render
 from privfed.reports.sweep_curves import (
+    CHANCE,
     FILES,
     PANELS,
     collect_notes,
@@ -94,6 +95,7 @@ def _write(table: pd.DataFrame, folder: Path, name: str, failed: int) -> list[st
         dotted=any(
             y in table and table[y].notna().any() for y, (_, bound) in PANELS.items() if bound
         ),
+        attacked=any(y in table and table[y].notna().any() for y in CHANCE),
         level=table["epsilon"].isna().any(),
         frontier=_html(front) if scored and len(front := frontier(table)) else "",
         pictures=[

@@ -274,13 +274,14 @@ def test_the_page_says_what_epsilon_is_of_and_what_is_missing(tmp_path: Path) ->
     write_sweep(table, tmp_path, "a", failed=2)
     page = (tmp_path / "sweep.html").read_text()
     assert "Epsilon: of one record replaced, delta 1e-05." in page
+    assert "An attack near chance" not in page
     assert "2 further runs failed" in page and "Dotted" not in page and "<th>spent" in page
     stopped: list[Any] = ["budget", None, None, None, None, None]
     table.loc[0, "value"] = np.nan
     assert summarise(table)["runs"].tolist() == [1, 2, 2]
     write_sweep(table.assign(found=0.02, stopped=stopped), tmp_path, "a")
     page = (tmp_path / "sweep.html").read_text()
-    assert "failed" not in page and "Dotted" in page
+    assert "failed" not in page and "Dotted" in page and "An attack near chance" in page
     assert "1 of the runs learned nothing" in page
 
 
