@@ -20,6 +20,7 @@ from privfed.exchange.transcript import Transcript
 from privfed.leaks.reading.digits import NUMBER
 from privfed.leaks.shape import Shape
 
+WHOLE_RECORDS = "whole records found in the releases, row by row"  #: A metric
 DRAWS = 20  #: Tables drawn to count matches by chance
 #: Draws for a small excess, and before a table is reported as disclosed; most cells drawn.
 OFTEN, SURE, DRAWN = 200, 1000, 200_000
@@ -164,7 +165,7 @@ class Verbatim(Attack):
             # the whole table was disclosed, whatever the matches by chance
             grade = Severity.BREACH
         return self.finding(
-            "whole records found in the releases, row by row",
+            WHOLE_RECORDS,
             hits,
             of=records,
             baseline=float(by_chance.mean()),

@@ -20,4 +20,4 @@ if TYPE_CHECKING:
     from privfed.learners.saved import load as load
     from privfed.learners.saved import save as save
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__, f"{__name__}.baselines")

@@ -12,11 +12,12 @@ from typing import Any
 
 
 def attach(
-    module: str, file: str
+    module: str, file: str, elsewhere: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` (PEP 562) and ``__all__`` for a module.
 
-    Its names are those imported under ``if TYPE_CHECKING:``, which only type checkers execute.
+    Its names are those imported under ``if TYPE_CHECKING:``, which only type checkers execute. A name of the module
+    ``elsewhere`` is an ImportError that says where it is.
     """
     homes = {
         name.name: node.module
@@ -29,6 +30,8 @@ def attach(
 
     def get(name: str) -> Any:
         if name not in homes:
+            if elsewhere and not name.startswith("_") and name in dir(import_module(elsewhere)):
+                raise ImportError(f"{name} is not in {module}: from {elsewhere} import {name}")
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         try:
             return getattr(import_module(homes[name]), name)

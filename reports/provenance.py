@@ -41,13 +41,21 @@ def _version(package: str) -> str:
 
 @cache
 def commit() -> str:
-    """Return the commit of the checkout that this runs from; empty for an installed package."""
+    """Return the commit of the checkout that this runs from, with a plus if files differ from it; empty if installed."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return ""
-    command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        head, changed = (
+            subprocess.run(
+                ["git", "-C", str(root), *words],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=10,
+            ).stdout.strip()
+            for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "-uno"])
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return result.stdout.strip()
+    return head + "+" * bool(changed)

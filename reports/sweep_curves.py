@@ -22,11 +22,18 @@ MARKS = "os^Dv<"  #: Series differ in them too, where colours are not seen; no d
 PANELS = {
     "value": ("", ""),
     "found": ("members found at 1 % false positives", "bound"),
-    "area": ("share of pairs of a member and another told apart", ""),
+    "worst record": ("worst record found at 1 % false positives", "bound"),
+    "area": ("pairs of a member and another told apart", ""),
     "audited": ("epsilon: of one release, audited", "claimed"),
     "audited training": ("epsilon: of whole trainings, audited", "claimed"),
     "bytes": ("bytes sent by all owners", ""),
 }
+CHANCE = {
+    "found": 0.01,
+    "worst record": 0.01,
+    "area": 0.5,
+}  #: Of a guess without any release, by panel
+GREY = "#9aa5b1"  #: Of baselines
 DASHES = ((6, 2), (2, 2), (6, 2, 1, 2), (1, 2), (9, 2, 2, 2, 2, 2))  #: Of level lines of one color
 OWN = "mean over clients"  #: Marks scores of each client's own model on its own records
 LETTER = 6.5  #: Upper estimate of a letter's mean width in a legend, points
@@ -38,8 +45,8 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
     """Plot a column of a sweep against epsilon: mean and one standard deviation over seeds.
 
     One curve for each series; runs without a guarantee, or that released nothing, are level lines. The
-    column's bound, by :data:`PANELS`, is dotted; for ``value``, the constant baseline of each problem
-    is drawn too.
+    column's bound, by :data:`PANELS`, is dotted, what chance alone finds dash-dotted; for ``value``, the constant
+    baseline of each problem is drawn too.
 
     Args:
         table: one row per run, as in ``sweep.csv``.
@@ -48,7 +55,12 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
     """
     axes = Figure(layout="constrained").subplots() if ax is None else ax
     table = with_series(table).astype({"epsilon": float})
-    numbers = {name: number for number, name in enumerate(table["series"].unique())}
+    open_rows = table["epsilon"].isna()
+    numbers = {  # level lines are all of one color, so that they take no curve's shade and mark
+        name: number
+        for rows in (open_rows, ~open_rows)
+        for number, name in enumerate(table.loc[rows, "series"].unique())
+    }
     table = table.dropna(subset=[y])
     label, bound = PANELS.get(y, (y, ""))
     for name, part in table.groupby("series", sort=False):
@@ -72,27 +84,39 @@ def plot(table: pd.DataFrame, y: str = "value", *, ax: Axes | None = None) -> Ax
                 level = part.loc[rows, y].mean()
                 axes.axhline(level, color=color, ls=_dashes(number), label=f"{name}: {why}")
     if y == "value":
-        groups = table.groupby(problems(table), sort=False)
-        for number, (_, part) in enumerate(groups):
-            several = "data" in table and table["data"].nunique() > 1
-            suffix = f", {part['data'].iloc[0]}" if several else ""
-            if "scored" in part and isinstance(part["scored"].iloc[0], str):
-                suffix += f", {part['scored'].iloc[0]}"
-            dashes, level = _dashes(number) if number else "-", part["baseline"].mean()
-            label = f"constant baseline{suffix}"
-            axes.axhline(level, color="#9aa5b1", lw=1, ls=dashes, label=label)
+        _draw_constants(axes, table)
         measures = " or ".join(table["measure"].dropna().unique()) or "utility"
-        label = f"{measures}, held-out records"
+        label = f"{measures}, {measured_on(table)}"
+    if y in CHANCE:
+        axes.axhline(CHANCE[y], color=GREY, lw=1, ls="-.", label="by chance")
     ticks = sorted(table.loc[table["epsilon"] > 0, "epsilon"].unique())
     if ticks:
         axes.set_xscale("log")
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
-    if y in ("audited", "audited training", "bytes") and (table[y] > 0).all():
+    low, high = table[y].min(), table[y].max()
+    if y in ("audited", "audited training", "bytes") and 0 < 10 * low < high:
         axes.set_yscale("log")
     axes.set_xlabel("epsilon")
     axes.set_ylabel(label)
     return axes
+
+
+def _draw_constants(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw the constant baseline of each problem."""
+    several = "data" in table and table["data"].nunique() > 1
+    for number, (_, part) in enumerate(table.groupby(problems(table), sort=False)):
+        suffix = f", {part['data'].iloc[0]}" if several else ""
+        if "scored" in part and isinstance(part["scored"].iloc[0], str):
+            suffix += f", {part['scored'].iloc[0]}"
+        dashes, level = _dashes(number) if number else "-", part["baseline"].mean()
+        axes.axhline(level, color=GREY, lw=1, ls=dashes, label=f"constant baseline{suffix}")
+
+
+def measured_on(table: pd.DataFrame) -> str:
+    """Return what scores were measured on: held-out records, unless no run has any, as searches for rules."""
+    held_out = "held out" not in table or table["held out"].notna().any()
+    return "held-out records" if held_out else "against the truth"
 
 
 def _dashes(number: int) -> tuple[int, tuple[int, ...]]:
@@ -100,12 +124,16 @@ def _dashes(number: int) -> tuple[int, tuple[int, ...]]:
 
 
 def with_series(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with a column ``series``: the policy and all varied settings."""
+    """Return the table with a column ``series``: the policy, all varied settings, and whether scores are of clients' own models."""
     varied = [str(column) for column in table if "." in str(column)]
     series = table["policy"].astype(str)
     for column in varied:
-        setting = f", {column.rpartition('.')[2]} " + table[column].astype(str)
+        name = column.rpartition(".")[2]
+        name = column if name == "epsilon" else name  # the guarantee's is another
+        setting = f", {name} " + table[column].astype(str)
         series = series + setting.where(table[column].notna(), "")
+    if "scored" in table:
+        series = series + table["scored"].map(", {}".format, na_action="ignore").fillna("")
     return table.assign(series=series)
 
 
@@ -139,7 +167,8 @@ def guarantees(table: pd.DataFrame) -> pd.Series:
 def collect_notes(table: pd.DataFrame) -> list[str]:
     """Return the notes on each series, learner and epsilon; notes that differ only in digits share a line."""
     lines: dict[tuple[str, str], list[str]] = {}
-    rows = with_series(table).assign(notes=table.get("notes")).dropna(subset=["notes"])
+    rows = with_series(table.drop(columns="scored", errors="ignore"))
+    rows = rows.assign(notes=table.get("notes")).dropna(subset=["notes"])
     for _, run in rows.iterrows():
         epsilon = "" if pd.isna(run["epsilon"]) else f", epsilon {run['epsilon']:g}"
         cell = f"policy {run['series']}, {run['learner']}{epsilon}"
@@ -207,12 +236,13 @@ def frontier(table: pd.DataFrame) -> pd.DataFrame:
     scored = scored.assign(among=problems(scored, "unit", "relation"), worth=sign * scored["value"])
     if (guarantee := guarantees(scored)).nunique() > 1:
         scored = scored.assign(guarantee=guarantee)
-    keys = ["among", *(k for k in ("measure", "epsilon", "series", "guarantee") if k in scored)]
+    columns = ("measure", "epsilon", "series", "learner", "guarantee")
+    keys = ["among", *(column for column in columns if column in scored)]
     front = scored.groupby(keys, sort=False).agg(
         runs=("value", "size"),
         mean=("value", "mean"),
         deviation=("value", "std"),
-        **{name: (name, "mean") for name in ("spent", "bytes") if name in scored},
+        **{name: (name, "mean") for name in ("baseline", "spent", "bytes") if name in scored},
         worth=("worth", "mean"),
     )
     front = front.reset_index()

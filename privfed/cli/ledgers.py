@@ -383,11 +383,11 @@ def _print_files(folder: Path) -> int:
     listed, edited = output.listed(), output.edited()
     for name in edited:
         click.echo(f"EDITED {name}: not as the study wrote it", err=True)
-    if listed is None:
+    if listed is None and not edited:
         click.echo(
             f"unlisted {folder}: has no {FILES}, so an edit of its other files is not noticed"
         )
-    elif not edited:
+    elif listed is not None and not edited:
         files = number_of(len(listed), "other file")
         click.echo(f"unedited {files}, by {FILES}, which whoever can write there can write anew")
     return BREACH if edited else FINE

@@ -57,7 +57,7 @@ def _certify(
     from privfed.reports.certificate import certificate, signed, written
     from privfed.reports.check_certificate import MET, UNKNOWN
     from privfed.study.assembly import gather
-    from privfed.study.output import Output, write_text
+    from privfed.study.output import FILES, Output, write_text
 
     if out is not None and out.exists():
         raise InputError(f"--out {out}: exists already; name another file")
@@ -67,13 +67,18 @@ def _certify(
             f"{', '.join(edited)} in {folder}: not as the study wrote it, and a certificate is made from what it wrote; "
             "run the study again"
         )
+    if (listed := output.listed()) is None:
+        raise InputError(
+            f"{folder}: has no {FILES}, which the study wrote and a certificate states, so an edit would not be noticed; "
+            "run the study again"
+        )
     names = output.policies
     if not policy and len(names) > 1:
         raise InputError(f"the study has several models; write --policy {' or '.join(names)}")
     name = policy or names[0]
     model = output.policy(name) / "model.json"
     document = certificate(gather(output), name, model, thresholds, approver=approver)
-    document["files"] = output.listed() or {}
+    document["files"] = listed
     for row in document["criteria"]:
         mark = {MET: "ok", UNKNOWN: "??"}.get(row["state"], "NO")
         click.echo(f"{mark} {row['criterion']:32} {row['found']:34} required: {row['required']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from privfed.cli.common import (
     bad,
     folder_argument,
 )
-from privfed.errors import InputError, number_of
+from privfed.errors import InputError, LedgerError, number_of
 from privfed.lazy import defer
 
 if TYPE_CHECKING:
@@ -256,9 +257,9 @@ def export(
     "--attacks", is_flag=True, help="Attack each run's releases and audit its mechanisms."
 )
 @click.option("--jobs", default=1, show_default=True, help="Processes; -1 for one a core.")
-@click.option("--list", "listed", is_flag=True, help="List the cells and whether they are done.")
+@click.option("--list", "listed", is_flag=True, help="List the runs and whether they are done.")
 @click.option("--out", type=PATH, default=Path("sweep"), show_default=True)
-@click.option("--overwrite", is_flag=True, help="Run the cells in --out again.")
+@click.option("--overwrite", is_flag=True, help="Repeat the runs in --out.")
 @click.option("--mlflow", is_flag=True, help="Log each run to MLflow too, where it is installed.")
 def sweep(  # noqa: PLR0913 - click gives each option by its name
     study: Path | None,
@@ -297,11 +298,11 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
         states = [(store.state(cell), cell.label()) for cell in cells]
         click.echo("\n".join(f"{state:8}  {text}" for state, text in states))
         new = sum(state == "new" for state, _ in states)
-        click.echo(f"{number_of(len(cells), 'cell')}, {len(cells) - new} done and {new} to run")
+        click.echo(f"{number_of(len(cells), 'run')}, {len(cells) - new} done and {new} to run")
         return FINE
     with store.opened(overwrite=overwrite):
-        chosen.to_toml(out / "sweep.toml")
         try:
+            chosen.to_toml(out / "sweep.toml")
             table, faults = sweeping.sweep(cells, out, attacked=attacks, jobs=jobs)
             if len(table):
                 write_sweep(table, out, chosen.name, len(faults))
@@ -311,15 +312,32 @@ def sweep(  # noqa: PLR0913 - click gives each option by its name
             if mlflow:
                 logged = tracking.log(cells, store, chosen.name)
                 click.echo(f"logged {number_of(logged, 'run')} to MLflow")
-        except KeyboardInterrupt:
-            done = sum(store.state(cell) != "new" for cell in cells)
-            bad(
-                f"interrupted; {out} holds {done} of {number_of(len(cells), 'cell')}: the same command continues"
+        except (KeyboardInterrupt, OSError, LedgerError, BrokenProcessPool) as error:
+            return _stopped(error, store.holds(cells))
+        if others := store.others(cells):
+            click.echo(
+                f"{store.cells} also holds {number_of(others, 'finished run')} of other settings or data, left out of the table"
             )
-            return INTERRUPTED
     if faults:
         return bad(*(f"{cell}: {fault}" for cell, fault in faults.items()))
     return FINE
+
+
+def _stopped(error: BaseException, held: str) -> int:
+    """Print what ended a sweep and what its folder holds; return the exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        bad(f"interrupted; {held}: the same command continues")
+        return INTERRUPTED
+    if isinstance(error, BrokenProcessPool):
+        return bad(
+            "one of the --jobs was killed, as where memory is short; with fewer, the same command "
+            f"continues: {held}"
+        )
+    if isinstance(error, OSError):
+        what = f"{error.filename or held.split()[0]}: {(error.strerror or type(error).__name__).lower()}"
+    else:
+        what = str(error).partition(";")[0]
+    return bad(f"{what}; once it can be written, the same command continues: {held}")
 
 
 @click.command()

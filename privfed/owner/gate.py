@@ -33,7 +33,7 @@ from privfed.exchange.survivors import STEPS
 from privfed.ledger import Charge, Entry, Ledger, Reserved, Spent
 from privfed.ledger.policy_constraints import terms_digest
 from privfed.ledger.secret import new_secret
-from privfed.owner.guards import Guards, Quote, Refused, as_released, assign, capped
+from privfed.owner.guards import Quote, Refused, as_released, assign, capped, guards_of
 from privfed.owner.local_store import LocalStore
 from privfed.owner.masking import MaskingKey, view_of
 from privfed.owner.noise_monitor import NoiseMonitor
@@ -111,7 +111,7 @@ class Gate:
         self.accountant = accountant_of(policy)
         self._noise = noise or SecureNoise()
         self._kinds = kinds_of(policy, queries)
-        self._guards = Guards(policy, self.accountant)
+        self._guards = guards_of(policy, self.accountant)
         self._ceiling = None if policy.budget is None else self.accountant.ceiling(policy.budget)
         self._limits = [(x, self.accountant.ceiling(x.budget)) for x in policy.limits]
         self._terms = terms_digest(policy)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class Quote:
 
 
 class Guards:
-    """All guards of one policy, and their quotes for queries, cached."""
+    """All guards of one policy, and their quotes for queries, cached; see :func:`guards_of`."""
 
     def __init__(self, policy: Policy, accountant: Accountant) -> None:
         self._policy, self._accountant = policy, accountant
@@ -115,6 +116,23 @@ class Guards:
             return bounded_under(part, self._policy)
         except PolicyError:  # no finite sensitivity for the policy's unit
             return BoundedPart(part, None)
+
+
+#: Shared guards by the id of their policy, which they keep alive.
+_SHARED: WeakValueDictionary[int, Guards] = WeakValueDictionary()
+
+
+def guards_of(policy: Policy, accountant: Accountant) -> Guards:
+    """Return a policy's guards: one object for all gates of a process, which quote a query once.
+
+    A quote follows from the policy and the query's parts alone, unless another package's mechanism or
+    accountant has a state of its own: then each gate has its own guards.
+    """
+    guards = _SHARED.get(id(policy)) or Guards(policy, accountant)
+    used = [accountant, *(each for made in guards.mechanisms.values() for each in made)]
+    if not any(foreign(type(each)) for each in used):
+        _SHARED[id(policy)] = guards
+    return guards
 
 
 def bounded_under(part: Part, policy: Policy) -> BoundedPart:

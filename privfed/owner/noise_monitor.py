@@ -32,10 +32,11 @@ PARTS = 64  #: Maximum parts that are monitored by name
 #: Bins of exact cells, in standard deviations of the noise; the first and last are open.
 SIZES = (1e-9, 1.0, 10.0, 30.0, 100.0, 1000.0)
 RARE = 1e-3  #: Noise is wide if its probability of zero is below this
-TAILS = (2.0, 3.0, 4.0, 5.0)  #: Tails, in standard deviations
+#: Tails, in standard deviations, with their probability.
+TAILS = {tail: float(erfc(tail / math.sqrt(2))) for tail in (2.0, 3.0, 4.0, 5.0)}
 #: Minimum standard deviation, in grid units, for uniform low bits: Laplace noise of that scale has a Fourier
 #: coefficient of 4e-7 at a period of sixteen.
-WIDE, BITS = 2.0**12, 4
+WIDE, LOW_BITS = 2.0**12, 2 ** np.arange(4).reshape(-1, 1, 1)
 #: Minimum sigma, in grid units, for treating a discrete Gaussian with a uniform jitter as continuous: its variance is 1
 #: / (12 sigma^2) too large, which a million draws do not detect.
 CONTINUOUS = 20.0
@@ -51,8 +52,8 @@ class NoiseSums(dict[str, tuple[float, ...]]):
 
     def add(self, label: str, *sums: float) -> None:
         """Add sums to a label's."""
-        known = self.get(label, (0.0,) * len(sums))
-        self[label] = tuple(a + float(b) for a, b in zip(known, sums, strict=True))
+        known, new = self.get(label), tuple(map(float, sums))
+        self[label] = new if known is None else tuple(map(sum, zip(known, new, strict=True)))
 
     def add_all(self, other: Mapping[str, Iterable[float]]) -> NoiseSums:
         """Add another tally's sums, and return this one."""
@@ -176,9 +177,9 @@ class NoiseMonitor:
         sums.add(f"count no noise, {width}", len(scores), zero.sum(), len(scores) * p_zero)
         sums.add("count fractions", len(scores), (noise != whole).sum(), 0.0)
         far = np.abs(scores)
-        for tail in TAILS:
-            expected = len(scores) * float(erfc(tail / math.sqrt(2)))
-            sums.add(f"count beyond {tail:g} deviations", len(scores), (far > tail).sum(), expected)
+        for tail, p_tail in TAILS.items():
+            count, expected = (far > tail).sum(), len(scores) * p_tail
+            sums.add(f"count beyond {tail:g} deviations", len(scores), count, expected)
         odd = truth.astype(np.int64) & 1
         _binned(sums, odd, scores, [f"{'odd' if each else 'even'} answers" for each in (0, 1)])
         for end, at in (("first", slice(0, row)), ("last", slice(len(scores) - row, None))):
@@ -191,9 +192,9 @@ class NoiseMonitor:
             _binned(sums, size, scores, [*names, "larger answers"])
             _together(sums, "the answer", scores, truth - truth.mean())
         if law.additive and law.std >= WIDE:
-            for bit in range(BITS):
-                for of, values in (("noise", whole), ("release", released.astype(np.int64))):
-                    on = (values >> bit & 1).sum()
+            bits_read = np.array([whole, released.astype(np.int64)]) & LOW_BITS
+            for bit, ones in enumerate(np.count_nonzero(bits_read, axis=2).tolist()):
+                for of, on in zip(("noise", "release"), ones, strict=True):
                     sums.add(f"count bit {bit} of the {of}", len(scores), on, len(scores) / 2)
         return scores
 

@@ -172,6 +172,10 @@ class Output:
         if not (Path(folder) / STUDY).is_file() or not cls(folder).policies:
             within = sorted(child for child in Path(folder).glob("*/") if files_in(child))
             ledgers = f", or for its ledgers {within[0]}" if within else ""
+            if runs := sorted(Path(folder).glob(f"cells/[!.]*/{STUDY}")):
+                raise InputError(
+                    f"folder {folder}: holds a sweep; give one of its runs, such as {runs[0].parent}"
+                )
             raise InputError(
                 f"folder {folder}: holds no study's output; give the --out of `privfed audit`{ledgers}"
             )
@@ -267,7 +271,7 @@ class Output:
         self._list(self._digests())
 
     def listed(self) -> dict[str, str] | None:
-        """Return the listed digests by path; None if an earlier version wrote the output, or it has not ended."""
+        """Return the listed digests by path; None if an earlier version wrote the output, it has not ended, or the list was removed."""
         path = self.folder / FILES
         if not path.is_file():
             return None
@@ -283,7 +287,9 @@ class Output:
         """
         listed, found = self.listed(), self._digests()
         if listed is None:
-            return []
+            known = self.folder / CONTENTS
+            was_listed = known.is_file() and FILES in known.read_text(encoding="utf-8").split("\n")
+            return [FILES] if was_listed else []
         return sorted(
             name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name)
         )

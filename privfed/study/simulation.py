@@ -27,7 +27,7 @@ from privfed.audits.sensitivities import audit_sensitivities
 from privfed.audits.trainings import audit_learner
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
-from privfed.errors import InputError, NobodyAnswered, Note, StudyError
+from privfed.errors import InputError, LedgerError, NobodyAnswered, Note, StudyError
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.transcript import Transcript
 from privfed.interrupts import survived
@@ -288,6 +288,10 @@ def run(
             warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
         pairs = ((name, federation.heads.get(name)) for name in federation.clients)
         heads = {name: [head.seq, head.hash] for name, head in pairs if head is not None}
+        if persistent is None and (
+            unwritten := [g.ledger_fault for _, g in gates if g.ledger_fault]
+        ):
+            raise LedgerError(unwritten[0])  # of answers that are missing, as a disk was full
     noise = federation.noise
     if study.runs > 1:
         reruns = _rerun(prepared, choice, adopted, progress, engine, noise)

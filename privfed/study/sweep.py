@@ -38,7 +38,19 @@ from tqdm.auto import tqdm
 
 from privfed import __version__
 from privfed.attacks.finding import Finding
-from privfed.errors import DataWarning, InputError, Note, PrivfedError, StudyError, file_errors
+from privfed.attacks.roc import FOUND_AT
+from privfed.attacks.verbatim import WHOLE_RECORDS
+from privfed.attacks.worst_record import WorstRecord
+from privfed.errors import (
+    DataWarning,
+    InputError,
+    LedgerError,
+    Note,
+    PrivfedError,
+    StudyError,
+    file_errors,
+    number_of,
+)
 from privfed.interrupts import interrupted
 from privfed.privacy.policy import Policy
 from privfed.questions import wire
@@ -48,7 +60,7 @@ from privfed.reports.provenance import commit
 from privfed.reports.sweep_curves import NEXT, OWN
 from privfed.study import PolicyChoice, Study, assembly, simulation
 from privfed.study.dry_run import dry_run
-from privfed.study.output import CONTENTS, Output, write_text, written_whole
+from privfed.study.output import CONTENTS, FILES, Output, write_text, written_whole
 
 CELLS, PARAMS, METRICS, DIGESTS = "cells", "params.json", "metrics.json", "digests.json"
 #: Entries of a sweep's folder, except hidden files.
@@ -82,7 +94,12 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """The cell's name: a digest of everything that determines its run, with files by their contents."""
+        """The cell's name: a digest of :attr:`content`."""
+        return wire.digest(json.dumps(self.content, sort_keys=True, default=str).encode())[:24]
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """Everything that determines its run, with files by their contents when this was first read."""
         content = {k: v for k, v in self.study.to_dict().items() if k not in BESIDE}
         data, (policy,) = content["data"], content["policy"]
         for table, entry in ((data, "source"), (data, "schema"), (policy, "base")):
@@ -91,7 +108,7 @@ class Cell:
         for entry in ("epsilon", "delta"):
             if entry in policy:
                 policy[entry] = text(getattr(self.choice, f"exact_{entry}"))
-        return wire.digest(json.dumps(content, sort_keys=True, default=str).encode())[:24]
+        return content
 
     @property
     def factors(self) -> dict[str, Any]:
@@ -240,6 +257,16 @@ class Sweep:
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return "new"
 
+    def holds(self, planned: Sequence[Cell]) -> str:
+        """Return in words how many of the planned cells are done."""
+        done = sum(self.state(cell) != "new" for cell in planned)
+        return f"{self.folder} holds {done} of {number_of(len(planned), 'run')}"
+
+    def others(self, planned: Sequence[Cell]) -> int:
+        """Return the number of finished cells that are not among the planned ones."""
+        finished = {path.parent.name for path in self.cells.glob(f"[!.]*/{DIGESTS}")}
+        return len(finished - {cell.key for cell in planned})
+
     @contextmanager
     def opened(self, *, overwrite: bool = False) -> Iterator[None]:
         """Lock the folder, new or of an earlier sweep, and remove the remains of killed runs.
@@ -277,11 +304,11 @@ class Sweep:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each file of a cell by its path, except ``DIGESTS`` itself."""
+    """Return the digest of each file of a cell by its path, except the lists of files, which an attack rewrites."""
     return {
         str(path.relative_to(folder)): wire.digest(path.read_bytes())
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (DIGESTS, CONTENTS)
+        if path.is_file() and path.name not in (DIGESTS, CONTENTS, FILES)
     }
 
 
@@ -308,7 +335,7 @@ def sweep(
     tasks = (joblib.delayed(carry_out)(cell, out, attacked) for cell in pending)
     faults: dict[str, str] = {}
     remarks: dict[str, list[str]] = {}  # warnings on records by text without digits
-    bar = tqdm(work(tasks), desc="sweep", total=len(pending), unit=" cell", disable=None)
+    bar = tqdm(work(tasks), desc="sweep", total=len(pending), unit=" run", disable=None)
     for cell, fault, messages in bar:
         if interrupted():
             raise KeyboardInterrupt  # a library may have turned it into another error
@@ -335,13 +362,17 @@ def table(planned: Sequence[Cell], store: Sweep) -> pd.DataFrame:
     for column in (name for name in frame if frame[name].dtype == object):
         # Parquet has no columns of tables, or of numbers and words
         frame[column] = frame[column].map(str, na_action="ignore")
-    if len(frame) and len(commits := frame["commit"].fillna("").unique()) > 1:
-        warnings.warn(
-            f"the cells were made by {len(commits)} commits of privfed: {', '.join(commits)}; add --overwrite "
-            "to run all of them again",
-            Note,
-            stacklevel=2,
+    if len(frame):
+        made = frame["version"] + frame["commit"].map(
+            lambda commit: f" (commit {commit})" if commit else ""
         )
+        if len(versions := made.unique()) > 1:
+            warnings.warn(
+                f"the runs were made by {len(versions)} versions of privfed: {', '.join(versions)}; add --overwrite "
+                "to run all of them again",
+                Note,
+                stacklevel=2,
+            )
     return frame
 
 
@@ -362,7 +393,7 @@ def carry_out(cell: Cell, out: Path, attacked: bool) -> tuple[Cell, str, list[st
 
 
 def _fault(cell: Cell, out: Path, attacked: bool) -> str:
-    store, study = Sweep(out), cell.study
+    store = Sweep(out)
     folder = store.cells / cell.key
     try:
         if store.state(cell) == "new":
@@ -371,12 +402,12 @@ def _fault(cell: Cell, out: Path, attacked: bool) -> str:
                 _run(cell, Output(partial), attacked)
                 write_text(partial / DIGESTS, json.dumps(digests(partial), indent=1))
         elif attacked:
-            _attack(cell, Output(folder), simulation.prepare(study), store.read(cell, PARAMS))
+            _attack(cell, Output(folder), _prepared(cell), store.read(cell, PARAMS))
             write_text(folder / DIGESTS, json.dumps(digests(folder), indent=1))
+    except (OSError, LedgerError):  # a full disk, say, of which no other cell would know better
+        raise
     except PrivfedError as error:
         return str(error)
-    except OSError:  # a full disk, say, of which no other cell would know better
-        raise
     except Exception as error:  # noqa: BLE001 - a plugin may raise anything
         if os.environ.get("PRIVFED_TRACEBACK"):
             traceback.print_exc()
@@ -384,13 +415,24 @@ def _fault(cell: Cell, out: Path, attacked: bool) -> str:
     return ""
 
 
+def _prepared(cell: Cell) -> simulation.AnyPrepared:
+    """Load a cell's data (StudyError: a file is no longer the one that its key was made from)."""
+    prepared = simulation.prepare(cell.study)
+    if Cell(cell.study).key != cell.key:
+        raise StudyError(
+            "the data, the schema or the policy's file was changed while the sweep ran; run the same command again"
+        )
+    return prepared
+
+
 def _run(cell: Cell, output: Output, attacked: bool) -> None:
     study, started = cell.study, perf_counter()
     _reset_memory()
-    prepared = simulation.prepare(study)
+    stamped, prepared = assembly.stamp(study), _prepared(cell)
     study.to_toml(output.folder / "study.toml")
-    write_text(output.folder / assembly.STAMP, assembly.stamp(study))
+    write_text(output.folder / assembly.STAMP, stamped)
     simulation.run(prepared, cell.choice, output)
+    output.list_files()
     adopted = Policy.from_toml(output.policy(cell.choice.name) / "policy.toml")
     used = {guard.called for guards in adopted.guards.values() for guard in guards}
     params = {
@@ -403,10 +445,10 @@ def _run(cell: Cell, output: Output, attacked: bool) -> None:
             "mechanism": "+".join(sorted(used)),
             "masked": adopted.masked is not None,
             "delta": None if adopted.budget is None else float(adopted.budget.delta),
-            "data digest": contents(study.to_dict()["data"]["source"]),
+            "data digest": cell.content["data"]["source"],
         },
         "made": {
-            "cell seconds": perf_counter() - started,
+            "run seconds": perf_counter() - started,
             "memory MB": _peak_memory(),
             "version": __version__,
             "commit": commit(),
@@ -438,11 +480,13 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
     """Return a run's figures in columns.
 
     ``epsilon`` is the budget (None without a guarantee), ``claimed`` the proven epsilon of the whole exchange,
-    ``bound`` the maximum TPR of any attack at 1 % FPR, ``found`` an attack's TPR at 1 % FPR, ``area`` the largest
-    area under an attack's ROC curve (0.5 by chance), ``audited`` the largest epsilon that outputs of one mechanism
+    ``bound`` the maximum TPR of any attack at 1 % FPR, ``found`` the largest one that an attack measured over the
+    records (.01 by chance; 1 if all were released), ``worst record`` the one expected, over draws of noise, for the record
+    that the releases expose most, ``area`` the largest area under an attack's ROC curve (.5 by chance),
+    ``audited`` the largest epsilon that outputs of one mechanism
     prove, ``audited training`` the one that whole trainings prove, if the study audits them; ``attack X`` the
     success of attack X, from the baseline without releases (0) to its maximum (1). ``scored`` marks scores that are
-    means over clients, each by its own model and beside its own constant.
+    means over clients, each by its own model and beside its own constant; ``held out`` is the number of held-out records.
     """
     metrics, budget = policy.metrics, policy.account.policy.budget
     finite = policy.account.finite
@@ -451,6 +495,7 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
         "epsilon": proved if budget is None or not finite else float(budget.epsilon),
         **{key: metrics.get(key) for key in ("measure", "better", "value", "baseline")},
         "scored": OWN if metrics.get("personal") else None,
+        "held out": metrics.get("held_out"),
         **{score.name: score.value for score in policy.scores[1:]},
         **{f"constant {score.name}": score.constant for score in policy.scores[1:]},
         "claimed": proved,
@@ -471,9 +516,8 @@ def _attack_columns(findings: Sequence[Finding]) -> dict[str, float]:
     looked = [finding for finding in findings if finding.state != "not looked"]
     audits = [finding for finding in looked if finding.metric.startswith("epsilon proven")]
     columns: dict[str, float] = {}
-    for name, measure in (("found", "found at 1 %"), ("area", "area")):
-        if values := [finding.value for finding in looked if finding.measure == measure]:
-            columns[name] = max(values)
+    for name, value in (figure for finding in looked for figure in _members_found(finding)):
+        columns[name] = max(columns.get(name, 0.0), value)
     for finding in audits:
         name = "audited training" if "answers" in finding.detail else "audited"
         columns[name] = max(columns.get(name, 0.0), finding.value)
@@ -484,6 +528,20 @@ def _attack_columns(findings: Sequence[Finding]) -> dict[str, float]:
             score = (finding.value - baseline) / (limit - baseline) if limit > baseline else 0.0
             columns[name] = max(columns.get(name, 0.0), score)
     return columns
+
+
+def _members_found(finding: Finding) -> Iterator[tuple[str, float]]:
+    """Yield an attack's figures on membership, by their column: see :func:`figures_of`."""
+    if finding.measure == "area":
+        yield "area", finding.value
+        rates = finding.detail.get(FOUND_AT, {})
+        if "1 %" in rates and "note" not in finding.detail:  # of too few records or draws
+            yield "found", rates["1 %"]
+    elif finding.measure == "found at 1 %":
+        expected = finding.attack.startswith(WorstRecord.name)
+        yield "worst record" if expected else "found", finding.value
+    elif finding.metric == WHOLE_RECORDS and finding.of:
+        yield "found", finding.value / finding.of
 
 
 def _reset_memory() -> None:

@@ -14,6 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
+import privfed.learners
 from privfed import Budget, Column, Guard, Policy, Schema
 from privfed.errors import InputError, Note, PolicyError, SchemaError
 from privfed.exchange.disclosure import Disclosure
@@ -274,3 +275,10 @@ def test_parameters_are_set_as_scikit_learn_sets_them() -> None:
     learners = [clone(FuzzyTreeRegressor()).set_params(**settings) for settings in grid]
     assert [learner.n_fuzzy_sets for learner in learners] == [3, 5]
     assert repr(learners[0]) == "FuzzyTreeRegressor(max_depth=1, n_fuzzy_sets=3)"
+
+
+def test_a_baseline_is_found_where_the_error_says() -> None:
+    """Baselines have one place, apart from the papers' learners; an unknown name is no attribute."""
+    with pytest.raises(ImportError, match=r"from privfed\.learners\.baselines import LocalTree"):
+        from privfed.learners import LocalTreeClassifier  # noqa: F401
+    assert not hasattr(privfed.learners, "Unknown")

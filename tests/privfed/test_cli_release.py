@@ -108,5 +108,29 @@ def test_an_edited_output_is_noticed_and_not_certified(
     (out / "files.sha256").write_bytes(b"\xff\n")
     assert status(verify) == BREACH and "EDITED files.sha256" in capsys.readouterr().err
     (out / "files.sha256").unlink()
+    assert status(verify) == BREACH and "EDITED files.sha256" in capsys.readouterr().err
+    assert status(certify) == BAD_INPUT
+    assert f"files.sha256 in {out}: not as the study wrote it" in capsys.readouterr().err
+    (out / ".privfed").write_text(".privfed\nprivate\n")  # as before outputs listed their files
     assert status(verify) == FINE
     assert "an edit of its other files is not noticed" in capsys.readouterr().out
+    assert status(certify) == BAD_INPUT
+    assert f"{out}: has no files.sha256" in capsys.readouterr().err
+
+
+def test_a_sweeps_run_is_certified_and_its_edits_are_noticed(
+    write_study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder is a study's output, with a list of its own."""
+    out, thresholds = tmp_path / "sweep", tmp_path / "thresholds.toml"
+    thresholds.write_text("max_epsilon = 4.0\nattacks = []\n")
+    sweep = ["sweep", str(write_study()), "--epsilon", "4", "--runs", "1", "--out", str(out)]
+    assert status(sweep) == FINE
+    (model,) = out.glob("cells/*/private/model.json")
+    cell = model.parents[1]
+    assert status(["ledger", "verify", str(cell)]) == FINE
+    assert "unedited" in capsys.readouterr().out
+    assert status(["release", str(cell), "--thresholds", str(thresholds)]) == BREACH
+    model.write_text(model.read_text() + "\n")
+    assert status(["release", str(cell), "--thresholds", str(thresholds)]) == BAD_INPUT
+    assert "private/model.json in" in capsys.readouterr().err

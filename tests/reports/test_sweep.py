@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -31,8 +33,9 @@ def test_means_are_taken_over_seeds() -> None:
 
 def test_the_page_holds_table_and_picture(tmp_path: Path) -> None:
     """The table is tidy; the page shows both and marks the simulation."""
-    write_sweep(_table(), tmp_path, "a <name>")
-    assert len(pd.read_csv(tmp_path / "sweep.csv")) == 6
+    write_sweep(_table().assign(scored=None), tmp_path, "a <name>")
+    again = pd.read_csv(tmp_path / "sweep.csv")
+    assert len(again) == 6 and plot(again).get_ylabel() == "error, held-out records"
     page = (tmp_path / "sweep.html").read_text()
     assert "<svg" in page and "a &lt;name&gt;" in page and "sim" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
@@ -62,6 +65,35 @@ def test_the_page_says_that_nobody_was_charged(tmp_path: Path) -> None:
     assert pd.read_csv(tmp_path / "sweep.csv")["simulation"].all()
     write_sweep(_table().head(1), tmp_path, "a")
     assert "1 run, each priced" in " ".join((tmp_path / "sweep.html").read_text().split())
+
+
+def test_a_write_that_fails_leaves_the_results_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Table, page and figure belong together; a picture of what is no longer scored is removed."""
+    write_sweep(_table(), tmp_path, "a")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with monkeypatch.context() as patched:
+        patched.setattr("privfed.reports.sweep.render", Mock(side_effect=OSError))
+        with pytest.raises(OSError):
+            write_sweep(_table().assign(value=1.0), tmp_path, "b")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    write_sweep(_table().assign(value=np.nan, measure=None), tmp_path, "silent")
+    assert not (tmp_path / "figure.png").exists() and (tmp_path / "sweep.html").exists()
+
+
+def test_a_mean_its_deviation_and_its_constant_have_as_many_decimals(tmp_path: Path) -> None:
+    """Within a row of either table, with the learner's name beside the policy's."""
+    write_sweep(
+        _table().assign(better="lower", value=[117.03, 117.01, 3.0, 4.0, 2.0, 3.0]), tmp_path, "a"
+    )
+    page = re.sub(r"\s*</t[dh]>\s*<t[dh]>\s*", " | ", (tmp_path / "sweep.html").read_text())
+    assert "<td>error | 1 | private | Tree | 2 | 117.020 | 0.014 | 12.000 | yes | yes</td>" in page
+    assert "<td>private | Tree | 1 | 2 | 117.020 | 0.014 | 12.000 | 0</td>" in page
+    assert "series | learner | epsilon | runs | mean | deviation | constant baseline" in page
+    assert "with one standard deviation" in page
+    write_sweep(_table().query("seed == 0").drop_duplicates("epsilon"), tmp_path, "a")
+    assert "One run each." in (tmp_path / "sweep.html").read_text()
 
 
 def test_every_score_has_its_curve_and_its_table(tmp_path: Path) -> None:
@@ -111,6 +143,14 @@ def test_every_series_has_its_curve_through_its_means() -> None:
     assert [line.get_linestyle() for line in bounded[:2]] == ["-", ":"]
 
 
+def test_a_panel_of_an_attack_shows_what_chance_alone_finds() -> None:
+    """One in a hundred at that rate of false positives, half of the pairs."""
+    for column, chance in (("found", 0.01), ("worst record", 0.01), ("area", 0.5)):
+        axes = plot(_table().assign(**{column: 0.7}), column)
+        lines = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        assert set(lines["by chance"].get_ydata()) == {chance}
+
+
 def test_the_legend_fits_however_long_and_many_its_entries_are() -> None:
     """Inside of the figure, which grows by it: no panel loses its room."""
     long = [_table().assign(policy=f"{'a long name ' * 4}{number}") for number in range(12)]
@@ -143,6 +183,18 @@ def test_the_front_holds_what_no_smaller_epsilon_matches() -> None:
         ]
         best = told[told["best"]]
         assert best["series"].tolist() == ["a", "b", "b"]
+
+
+def test_what_was_scored_without_held_out_records_is_said_to_be(tmp_path: Path) -> None:
+    """A search for rules is compared with the truth; its own epsilon is not the guarantee's."""
+    searched = _table().assign(**{"held out": np.nan, "learner.params.epsilon": 2})
+    axes = plot(searched)
+    assert axes.get_ylabel() == "error, against the truth"
+    assert "private, learner.params.epsilon 2" in axes.get_legend_handles_labels()[1]
+    write_sweep(searched, tmp_path, "a")
+    assert "measured against the truth" in (tmp_path / "sweep.html").read_text()
+    write_sweep(searched.assign(**{"held out": 9}), tmp_path, "a")
+    assert "measured on held-out records" in (tmp_path / "sweep.html").read_text()
 
 
 def test_utility_is_compared_on_the_same_data_by_the_same_measure_alone() -> None:
@@ -181,6 +233,7 @@ def test_means_over_clients_have_a_constant_of_their_own_and_are_compared_with_t
         "constant baseline": 12.0,
         "constant baseline, mean over clients": 10.0,
     }
+    assert "own, mean over clients" in lines
     shared = frontier(table.assign(value=table["value"] - (table["policy"] == "own")))
     assert shared["best"].all()
 
@@ -194,6 +247,13 @@ def test_curves_differ_in_print_without_colors() -> None:
     open_ones = [_table().assign(policy=f"open {number}", epsilon=np.nan) for number in range(5)]
     levels = plot(pd.concat(open_ones)).lines[:5]
     assert len({str(line._dash_pattern) for line in levels}) == 5  # type: ignore[attr-defined]
+
+
+def test_level_lines_take_no_mark_or_shade_from_curves() -> None:
+    """Published runs beside six private ones: no two private curves share a mark."""
+    tables = [_table().assign(policy=_table()["policy"] + f" {number}") for number in range(6)]
+    curves = [line for line in plot(pd.concat(tables)).lines if line.get_marker() != "None"]
+    assert len({line.get_marker() for line in curves}) == len(curves) == 6
 
 
 def test_a_series_has_one_color_in_every_panel() -> None:
@@ -214,13 +274,14 @@ def test_the_page_says_what_epsilon_is_of_and_what_is_missing(tmp_path: Path) ->
     write_sweep(table, tmp_path, "a", failed=2)
     page = (tmp_path / "sweep.html").read_text()
     assert "Epsilon: of one record replaced, delta 1e-05." in page
+    assert "An attack near chance" not in page
     assert "2 further runs failed" in page and "Dotted" not in page and "<th>spent" in page
     stopped: list[Any] = ["budget", None, None, None, None, None]
     table.loc[0, "value"] = np.nan
     assert summarise(table)["runs"].tolist() == [1, 2, 2]
     write_sweep(table.assign(found=0.02, stopped=stopped), tmp_path, "a")
     page = (tmp_path / "sweep.html").read_text()
-    assert "failed" not in page and "Dotted" in page
+    assert "failed" not in page and "Dotted" in page and "An attack near chance" in page
     assert "1 of the runs learned nothing" in page
 
 
@@ -233,7 +294,7 @@ def test_equal_notes_of_one_series_are_one_line(tmp_path: Path) -> None:
         "noise of 3 record",
         "open",
     ]
-    table = _table().assign(notes=pd.Series([*notes, None], dtype=object))
+    table = _table().assign(notes=pd.Series([*notes, None], dtype=object), scored="of each client")
     assert collect_notes(table) == [
         "policy private, Tree, epsilon 1, 2 runs, one of them seed 0: noise of 1 record",
         "policy private, Tree, epsilon 1, seed 0: no split",

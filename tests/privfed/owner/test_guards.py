@@ -6,22 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from privfed import Gate, Guard, Ledger, Policy, Records, Schema
+from privfed.accountants.pure import PureEpsilon
 from privfed.errors import PluginError
 from privfed.exchange.messages import Reason, Release, Request
 from privfed.mechanisms.gaussian import Gaussian
 from privfed.mechanisms.laplace import Laplace
 from privfed.mechanisms.randomized_response import RandomizedResponse
-from privfed.owner.guards import KEPT, capped, is_local
+from privfed.owner.guards import KEPT, capped, guards_of, is_local
 from privfed.owner.opendp_maps import checked
 from privfed.privacy.laws import BitFlips, Charged, SumOfGaussians
 from privfed.privacy.loss import Loss, lost
-from privfed.privacy.mechanism import BoundedPart, Protection, joint
+from privfed.privacy.mechanism import BoundedPart, Mechanism, Protection, joint
 from privfed.questions.part import Bound, Part, PartType, Sensitivity, as_declared
 from privfed.questions.query import Query, View
 from privfed.testing.queries import LevelSums
@@ -355,3 +356,26 @@ def test_no_cost_is_finite_where_something_leaves_without_noise(
     unmoved = {**group, "two": BoundedPart(group["two"].part, Bound(0, 0))}
     if isinstance(mechanism, OneOfTwo):  # what no record can change needs no noise
         assert checked(mechanism, unmoved, Fraction(1)).loss.finite
+
+
+def test_gates_of_one_policy_quote_a_query_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred owners price what one prices; a mechanism of another package is priced by each gate."""
+
+    class Foreign(Laplace):
+        name: ClassVar[str] = "foreign"
+
+    Foreign.__module__ = "another"
+    priced: list[str] = []
+
+    def counted(mechanism: Mechanism, *more: Any) -> Protection:
+        priced.append(mechanism.name)
+        return checked(mechanism, *more)
+
+    monkeypatch.setattr("privfed.owner.guards.checked", counted)
+    parts = {"sums": Part(PartType.SUMS, ("cell",), (3,), Sensitivity.of(1))}
+    for mechanism, times in (("laplace", 1), (Foreign(), 3)):
+        policy = Policy({Watched.kind: (Guard.of(mechanism, spend="0.1"),)})
+        made = [guards_of(policy, PureEpsilon()) for _ in range(3)]
+        quotes = [guards.quote(Watched, parts, None) for guards in made]
+        assert len(priced) == times and len({quote.loss.epsilon for quote in quotes}) == 1
+        priced.clear()

@@ -36,6 +36,21 @@ def test_every_cell_of_noise_is_counted() -> None:
     assert monitor.tally["unread beyond"] == (0.0,)
 
 
+def test_low_bits_and_tails_are_counted_as_one_by_one() -> None:
+    """Of wide noise, and of what is released."""
+    monitor, priced, exact = NoiseMonitor(), _priced(50), {"sums": np.arange(50) * 2**20}
+    released = priced.protect(exact, TestNoise(0))
+    monitor.observe("a kind", "digest", priced, exact, released)
+    drawn = {"release": released["sums"].data.astype(int)}
+    drawn["noise"] = drawn["release"] - exact["sums"]
+    for bit in range(4):
+        for of, values in drawn.items():
+            ones = sum(int(value) >> bit & 1 for value in values)
+            assert monitor.tally[f"count bit {bit} of the {of}"] == (50, ones, 25)
+    expected = [monitor.tally[f"count beyond {tail} deviations"][2] / 50 for tail in (2, 3, 4, 5)]
+    assert expected == pytest.approx([0.0455, 0.0027, 6.33e-5, 5.73e-7], rel=1e-2)
+
+
 def test_cells_beyond_the_most_are_said_to_be_unread() -> None:
     """A partial look is told."""
     monitor = NoiseMonitor()

@@ -166,6 +166,14 @@ def test_a_folder_with_a_study_is_no_output(tmp_path: Path) -> None:
         Output.opened(tmp_path)
 
 
+def test_a_sweeps_folder_names_one_of_its_runs(tmp_path: Path) -> None:
+    """Which are the outputs that can be reported, compared and released."""
+    (tmp_path / "cells" / "abc").mkdir(parents=True)
+    Study.built_in().to_toml(tmp_path / "cells" / "abc" / "study.toml")
+    with pytest.raises(InputError, match=r"holds a sweep; give one of its runs, such as .*abc$"):
+        Output.opened(tmp_path)
+
+
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
     """Nothing is lost by it."""
     with written_whole(tmp_path) as partial:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from privfed.attacks.finding import Finding
+from privfed.attacks.roc import FOUND_AT
+from privfed.attacks.verbatim import WHOLE_RECORDS
 from privfed.audits.bounds import verdict
 from privfed.cli import BAD_INPUT, FINE, status
 from privfed.cli.common import INTERRUPTED
-from privfed.errors import PluginError
+from privfed.errors import LedgerError, PluginError
 from privfed.learners import FuzzyTreeRegressor
+from privfed.ledger import Ledger
+from privfed.questions.wire import digest
 from privfed.study import Study
+from privfed.study.simulation import prepare
 from privfed.study.sweep import Cell, Sweep, _attack_columns, _run, cells, table, values
 
 pytestmark = pytest.mark.usefixtures("short_audits")
@@ -117,7 +125,7 @@ def test_a_sweep_goes_on_after_its_process_ended(
     assert 2 <= len(before) < 9
     if how is signal.SIGINT:
         assert started.returncode == 130
-        assert re.search(r"holds \d of 9 cells", told) and "the same command continues" in told
+        assert re.search(r"holds \d of 9 runs", told) and "the same command continues" in told
     assert status(command) == FINE
     assert len(pd.read_csv(out / "sweep.csv")) == len(made(out)) == 9
     kept = before.items() & made(out).items()
@@ -146,7 +154,7 @@ def test_an_interrupt_that_a_library_hides_ends_a_sweep_all_the_same(
         assert sweep(write_study(), tmp_path / "sweep") == INTERRUPTED
     finally:
         signal.signal(signal.SIGINT, before)
-    assert "holds 0 of 3 cells" in capsys.readouterr().err
+    assert "holds 0 of 3 runs" in capsys.readouterr().err
 
 
 def test_the_attacks_of_a_finished_cell_are_added_to_it(
@@ -169,19 +177,38 @@ def test_the_attacks_of_a_finished_cell_are_added_to_it(
     assert made(out) == attacked
 
 
+def test_a_cell_whose_attack_was_killed_is_attacked_and_not_trained_again(
+    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its findings were written, and before its figures: the finished training stays."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="4") == FINE
+    models = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/*/model.json")}
+
+    def killed(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("privfed.study.sweep.assembly.gather", killed)
+        assert sweep(study, out, "--attacks", epsilon="4") == INTERRUPTED
+    assert list(out.glob("cells/*/*/findings.json"))
+    assert sweep(study, out, "--attacks", epsilon="4") == FINE
+    assert models == {path: path.stat().st_mtime_ns for path in models}
+
+
 def test_cells_are_listed_without_being_run(
     write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With what is done of them, by the names of their folders."""
     study, out = write_study(), tmp_path / "sweep"
     assert sweep(study, out, "--list") == FINE
-    assert "3 cells, 0 done and 3 to run" in capsys.readouterr().out
+    assert "3 runs, 0 done and 3 to run" in capsys.readouterr().out
     assert not out.exists()
     assert sweep(study, out, epsilon="8") == FINE
     capsys.readouterr()
     assert sweep(study, out, "--list") == FINE
     listed = capsys.readouterr().out
-    assert "3 cells, 2 done and 1 to run" in listed
+    assert "3 runs, 2 done and 1 to run" in listed
     assert all(folder.name in listed.split() for folder in (out / "cells").iterdir())
 
 
@@ -233,7 +260,7 @@ def test_any_factor_of_the_file_is_varied(
         (3, 1e-6),
         (3, 1e-5),
     ]
-    assert {"commit", "version", "memory MB", "bytes", "cell seconds", "mechanism"} <= set(table)
+    assert {"commit", "version", "memory MB", "bytes", "run seconds", "mechanism"} <= set(table)
     assert (table["bytes"] > 0).all() and table["simulation"].all()
 
 
@@ -248,7 +275,7 @@ def test_a_factors_values_are_of_one_type_in_the_table(
         for cell in planned:
             (out / "cells" / cell.key).mkdir(parents=True)
             for file, plain in (
-                ("params", {"factors": cell.factors, "made": {"commit": ""}}),
+                ("params", {"factors": cell.factors, "made": {"version": "1", "commit": ""}}),
                 ("metrics", {}),
             ):
                 (out / "cells" / cell.key / f"{file}.json").write_text(json.dumps(plain))
@@ -303,7 +330,7 @@ def test_a_factor_that_is_given_twice_has_all_its_values(
     """The second --vary of a key adds to the first."""
     more = ("--vary", "data.test=0.3", "--vary", "data.test=0.4", "--list")
     assert sweep(write_study(), tmp_path / "sweep", *more, epsilon="1") == FINE
-    assert "4 cells" in capsys.readouterr().out
+    assert "4 runs" in capsys.readouterr().out
 
 
 def test_scores_of_clients_own_models_are_marked(
@@ -342,7 +369,24 @@ def test_an_attacks_column_runs_from_a_guess_to_all_there_is() -> None:
     assert found == {"audited": 1.0, "audited training": 3.0}
     reached = Finding("worst_record", "?", "mu reached by the worst record found", 0.2, of=0.2)
     rate = Finding("worst_record", "?", "share of draws", 0.018, of=1.0, measure="found at 1 %")
-    assert _attack_columns([reached, rate]) == {"found": 0.018}, "a charge used up is no success"
+    told = _attack_columns([reached, rate])
+    assert told == {"worst record": 0.018}, (
+        "a charge used up is no success, an expectation none found"
+    )
+
+
+def test_what_is_found_of_the_members_is_what_an_attack_measured() -> None:
+    """Its true positive rate, unless of too few; all of them, where whole records were released."""
+    area: dict[str, Any] = {"attack": "membership", "question": "?", "metric": "pairs", "of": 1.0}
+    area |= {"baseline": 0.5, "value": 0.75, "measure": "area"}
+    rates = {FOUND_AT: {"1 %": 0.2, "10 %": 0.6}}
+    columns = {"attack membership": 0.5, "area": 0.75}
+    assert _attack_columns([Finding(**area, detail=rates)]) == columns | {"found": 0.2}
+    assert _attack_columns([Finding(**area, detail={**rates, "note": "few"})]) == columns
+    listed = Finding("pool", "?", "share", 0.4, of=1.0, baseline=0.01, measure="found at 1 %")
+    assert _attack_columns([Finding(**area, detail=rates), listed])["found"] == 0.4
+    released = Finding("verbatim", "?", WHOLE_RECORDS, 331, of=331, baseline=0.0)
+    assert _attack_columns([released]) == {"found": 1.0, "attack verbatim": 1.0}
 
 
 def test_an_owners_own_policy_is_swept(
@@ -380,6 +424,130 @@ def test_two_sweeps_do_not_run_in_one_folder(
     with Sweep(out).opened():
         assert sweep(write_study(), out) == BAD_INPUT
     assert "another sweep is running in it" in capsys.readouterr().err
+
+
+def test_a_sweep_says_what_else_its_folder_holds(
+    write_study: Written, study_text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Runs before a setting was changed are kept, and are not in the table."""
+    out = tmp_path / "sweep"
+    assert sweep(write_study(), out, epsilon="4") == FINE
+    assert "also holds" not in capsys.readouterr().out
+    changed = write_study(study_text.replace("max_depth = 1", "max_depth = 0"))
+    assert sweep(changed, out, epsilon="4") == FINE
+    told = capsys.readouterr().out
+    assert f"{out / 'cells'} also holds 2 finished runs of other settings or data" in told
+    assert len(pd.read_csv(out / "sweep.csv")) == 2 and len(made(out)) == 4
+
+
+def test_runs_of_other_versions_of_privfed_are_told(
+    write_study: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of installed packages, which have no commit."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="4") == FINE
+    (first, *_) = out.glob("cells/*/params.json")
+    params = json.loads(first.read_text())
+    params["made"] |= {"version": "0.0.1", "commit": ""}
+    first.write_text(json.dumps(params))
+    listed = first.with_name("digests.json")
+    entries = json.loads(listed.read_text())
+    listed.write_text(json.dumps({**entries, "params.json": digest(first.read_bytes())}))
+    capsys.readouterr()
+    assert sweep(study, out, epsilon="4") == FINE
+    told = capsys.readouterr().err
+    assert "made by 2 versions of privfed: " in told and "0.0.1" in told
+
+
+def test_a_table_that_is_edited_while_a_sweep_runs_is_not_mixed_with_the_one_before(
+    write_study: Written,
+    tmp_path: Path,
+    small_table: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The runs after the edit fail, and the same command runs all on the new table."""
+    study, out, load = write_study(), tmp_path / "sweep", prepare
+    monkeypatch.setattr("privfed.study.sweep._check", lambda *_: None)
+
+    def edited(of: Study) -> Any:
+        if of.policies[0].name == "private":
+            small_table.assign(age=50.0).to_csv(tmp_path / "table.csv", index=False)
+        return load(of)
+
+    monkeypatch.setattr("privfed.study.simulation.prepare", edited)
+    assert sweep(study, out, epsilon="4") == BAD_INPUT
+    assert "changed while the sweep ran; run the same command again" in capsys.readouterr().err
+    assert pd.read_csv(out / "sweep.csv")["policy"].tolist() == ["published"]
+    assert sweep(study, out, epsilon="4") == FINE
+    assert pd.read_csv(out / "sweep.csv")["data digest"].nunique() == 1 and len(made(out)) == 3
+
+
+def _full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "metrics.json")
+
+
+def _unrecorded(*_: Any) -> None:
+    raise LedgerError("ledger north.db: database or disk is full; give a file that can be written")
+
+
+def _killed(*_: Any) -> None:
+    raise BrokenProcessPool("of a worker")
+
+
+@pytest.mark.parametrize(
+    ("where", "ended", "told"),
+    [
+        (
+            "simulation.run",
+            _full,
+            "metrics.json: no space left on device; once it can be written, the",
+        ),
+        (
+            "simulation.run",
+            _unrecorded,
+            "ledger north.db: database or disk is full; once it can be written, the",
+        ),
+        (
+            "carry_out",
+            _killed,
+            "one of the --jobs was killed, as where memory is short; with fewer, the same",
+        ),
+    ],
+)
+def test_what_ends_a_sweep_is_one_line_and_what_is_done_stays(
+    where: str,
+    ended: Callable[..., None],
+    told: str,
+    write_study: Written,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A full disk, a ledger that cannot be written, a worker killed for its memory: no other run is tried."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="4") == FINE
+    before, table_before = made(out), (out / "sweep.csv").read_bytes()
+    capsys.readouterr()
+    with monkeypatch.context() as patched:
+        patched.setattr(f"privfed.study.sweep.{where}", ended)
+        assert sweep(study, out, epsilon="4,8") == BAD_INPUT
+    err = capsys.readouterr().err
+    assert told in err and f"{out} holds 2 of 3 runs" in err and len(err.splitlines()) == 1
+    assert made(out) == before and (out / "sweep.csv").read_bytes() == table_before
+    assert sweep(study, out, epsilon="4,8") == FINE
+    assert before.items() <= made(out).items() and len(made(out)) == 3
+
+
+def test_answers_that_no_ledger_could_record_make_no_finished_run(
+    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learner stops with what it has, as with owners who refuse; a disk that was full is no result."""
+    refuse = LedgerError("ledger north.db: database or disk is full")
+    monkeypatch.setattr(Ledger, "reserve", Mock(side_effect=refuse))
+    out = tmp_path / "sweep"
+    assert sweep(write_study(), out, epsilon="4") == BAD_INPUT
+    assert not made(out)
 
 
 def test_one_cell_that_cannot_run_does_not_lose_the_others(
