@@ -86,6 +86,14 @@ class Note(UserWarning):
     """
 
 
+def small_budget(noise: float) -> str:
+    """Return the text of a :class:`Note` where noise could explain as many records as there seem to be."""
+    return (
+        f"the noise of all counts could amount to {noise:.0f} records: the budget is too small for so few records, and "
+        "the model may be worse than a constant"
+    )
+
+
 class DataWarning(UserWarning):
     """A remark on the records of a simulation, for their holder only: never written to an output."""
 

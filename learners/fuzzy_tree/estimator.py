@@ -8,13 +8,14 @@ Fusion 2025.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from privfed.errors import InputError
+from privfed.errors import InputError, Note, small_budget
 from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.base import FederatedRegressor, Planned, check_round
 from privfed.learners.fuzzy_tree.fuzzy import (
@@ -279,6 +280,8 @@ class FuzzyTreeRegressor(FederatedRegressor):
         known = (self._count, self._target, categories, self._clip)
         learning = ModelRounds(queries, tree, features, *known)
         effects = learning.learn()
+        if learning.count.of_noise:
+            warnings.warn(small_budget(learning.count.records), Note, stacklevel=5)
         self.root_, self.leaves_ = tree.root, tree.leaves
         self.peaks_ = () if tree.sets == uniform else tree.sets
         if learning.blank:

@@ -38,6 +38,11 @@ class Count:
     records: float
     std: float
 
+    @property
+    def of_noise(self) -> bool:
+        """Whether noise alone could explain it."""
+        return 0 < self.std < math.inf and self.records <= SETTINGS.min_records_std * self.std
+
     def joined(self, other: Count) -> Count:
         """Combine both by precision, an unknown one (infinite deviation) not at all; at least a number explained by noise."""
         if math.isinf(self.std) and not math.isinf(other.std):

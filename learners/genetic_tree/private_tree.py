@@ -6,11 +6,13 @@ depend on their number. Each client chooses its own subtrees below.
 """
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from privfed.errors import Note, small_budget
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.fuzzy_tree.settings import SETTINGS as NUMBERS
 from privfed.learners.fuzzy_tree.shrinkage import Count
@@ -155,7 +157,8 @@ class PrivateTree:
             mass = mass.updated(counts, variance, self._records.joined(_UNKNOWN).records)
         records = self._records
         low, high = schema.target.bounds
-        unsure = records.records < NUMBERS.min_records_std * records.std
+        if unsure := records.of_noise:
+            warnings.warn(small_budget(NUMBERS.min_records_std * records.std), Note, stacklevel=6)
         if unsure and mass.width > (high - low) / 2:
             mass = replace(TargetDistribution.blank(schema.target, cells), uncertain=0.0)
         return mass.bins(self.plan.targets)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from privfed.errors import NobodyAnswered, Note
+from privfed.errors import NobodyAnswered, Note, small_budget
 from privfed.exchange.disclosure import Answer, Disclosure
 from privfed.learners.private.grid import BinEdges, one_bin_each
 from privfed.learners.private.marginals import (
@@ -69,12 +69,7 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     noise_total = 2 * math.sqrt(refinement.uncertain)
     unsure = refinement.records < noise_total
     if unsure:
-        warnings.warn(
-            f"the noise of all histograms could amount to {noise_total:.0f} records: the budget is too small "
-            "for so few records, and the model may be worse than a constant",
-            Note,
-            stacklevel=5,
-        )
+        warnings.warn(small_budget(noise_total), Note, stacklevel=5)
     signal = signal_of(refinement.count / max(unit, 1e-9), len(blank) - 1)
     # a number's mean comes first if the counts may be noise only
     ratio = 0.0 if unsure and number else signal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from typing import Any, ClassVar, Self
 
@@ -19,7 +20,13 @@ from privfed import Budget, Column, Guard, Policy, Schema
 from privfed.errors import InputError, Note, PolicyError, SchemaError
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
-from privfed.learners import FuzzyTreeRegressor, RuleFitClassifier, RuleFitRegressor
+from privfed.learners import (
+    FedForestRegressor,
+    FuzzyTreeRegressor,
+    GeneticTreeRegressor,
+    RuleFitClassifier,
+    RuleFitRegressor,
+)
 from privfed.learners.base import FederatedClassifier, FederatedLearner, FederatedRegressor
 from privfed.learners.baselines import BayesianInference, FedAvgLogistic, LocalForests
 from privfed.questions import plugins
@@ -282,3 +289,17 @@ def test_a_baseline_is_found_where_the_error_says() -> None:
     with pytest.raises(ImportError, match=r"from privfed\.learners\.baselines import LocalTree"):
         from privfed.learners import LocalTreeClassifier  # noqa: F401
     assert not hasattr(privfed.learners, "Unknown")
+
+
+@pytest.mark.parametrize(
+    "kind", [FedForestRegressor, FuzzyTreeRegressor, GeneticTreeRegressor, RuleFitRegressor]
+)
+def test_private_numbers_say_where_noise_may_be_all(kind: type[FederatedRegressor]) -> None:
+    """At epsilon .05 and 300 records; not at 8."""
+    for epsilon, told in (("0.05", True), ("8", False)):
+        learner = kind()
+        fed = gates(FRAME, learner.private(epsilon, schema=NUMERIC), NUMERIC)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", Note)
+            learner.fit(fed)
+        assert any("too small for so few records" in str(each.message) for each in caught) == told
