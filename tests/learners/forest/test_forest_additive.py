@@ -265,8 +265,8 @@ def test_importances_are_told_with_the_interval_of_the_truth() -> None:
     learner = fitted("binary")
     said, truth = learner.describe(), learner.importance_intervals()
     assert "with the 90 % interval of the true change" in said
-    first = truth["importance"].idxmax()
-    ends = [digits_text(truth.loc[first, name], 3) for name in ("importance", "low", "high")]
+    first = str(truth["importance"].idxmax())
+    ends = [digits_text(each, 3) for each in truth.T[first].tolist()]
     assert "{}: {} ({} to {})".format(first, *ends) in said
     assert not np.allclose(truth, learner.importance_intervals(of="same"), rtol=0.01)
 
