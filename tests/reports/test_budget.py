@@ -199,7 +199,9 @@ def test_a_rule_s_epsilon_stands_beside_the_person_s() -> None:
     """Rules held times epsilon, where a simulation knows how many are held; not under a delta."""
     metrics = {"individuals": 4, "records": {"cohort": 40}}
     for delta, told in ((0.0, True), (1e-5, False)):
-        text = _page(_policy(_client(delta=delta), metrics=metrics, unit="rule"))
+        report = _policy(_client(delta=delta), metrics=metrics, unit="rule")
+        text = _page(report)
+        assert " for each rule" in summary(Report(Study.built_in(), (report,)))
         assert ("A person holds 10 rules here on average" in text) == told
         assert ("up to 80 on average" in text) == told
 
