@@ -98,12 +98,16 @@ class Finding:
         return (self.value - (self.baseline or 0.0)) / (self.of or max(self.value, 1.0))
 
     def _repr_html_(self) -> str:
-        """HTML for notebooks: the question, the value and the baseline."""
+        """HTML for notebooks: the question, the value and the baseline, why it did not look, and if only a simulation has it."""
         within = f" of {self.of:g}" if self.of is not None else ""
         text = f"{escape(self.metric)}: <b>{self.value:.4g}</b>{within}"
-        ends = (("interval", self.low), ("to", self.high), ("baseline", self.baseline))
-        text += "".join(f", {word} {end:.4g}" for word, end in ends if end is not None)
-        head = f"<b>{escape(self.attack)}</b> ({escape(self.severity)}, {self.state})"
+        if self.low is not None and self.high is not None:
+            text += f", 95 % interval {self.low:.4g} to {self.high:.4g}"
+        if self.baseline is not None:
+            text += f", without the release {self.baseline:.4g}"
+        why = f": {self.why_not}" if self.why_not else ""
+        text += " (simulation: scored with the true records)" * self.simulation
+        head = f"<b>{escape(self.attack)}</b> ({escape(self.severity)}, {self.state}{escape(why)})"
         return f"<p>{head}: {escape(self.question)}<br>{text}</p>"
 
     @property

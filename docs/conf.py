@@ -58,6 +58,8 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 templates_path = ["templates"]
+html_static_path = ["_static"]
+html_css_files = ["site.css"]  # narrow screens, and print
 html_title = f"privfed {version}"
 html_show_sourcelink = False
 html_theme_options = {
@@ -68,7 +70,7 @@ html_theme_options = {
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
 }
-copyright = "Apache License 2.0"
+copyright = "the privfed authors, Apache License 2.0"
 
 reference_pages.write(Path(__file__).resolve().parent / "reference")
 

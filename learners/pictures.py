@@ -23,6 +23,8 @@ PAGE, INDENT = (
     100,
     4,
 )  #: Characters of a line of text on a page, and spaces before continuation lines
+#: Style of a model's text in print, where wide rows of its table would be cut
+PRINTED = "<style>@media print { pre.model { font-size: 6pt; white-space: pre-wrap; } }</style>"
 MOST_BARS = 20  #: Maximum bars of one plot
 MOST_LABELS = 40  #: Maximum names of categories along an axis
 MOST_NAMES = 16  #: Maximum curves' names in a column of the legend
@@ -259,4 +261,4 @@ def html_of(ax: Axes, title: str, text: str) -> str:
     )
     picture = svg_of(ax, title).replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
     escaped = escape("\n".join(lines))
-    return f'<figure>{picture}</figure><pre style="overflow-x:auto">{escaped}</pre>'
+    return f'<figure>{picture}</figure>{PRINTED}<pre class="model" style="overflow-x:auto">{escaped}</pre>'

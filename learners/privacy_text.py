@@ -25,9 +25,15 @@ def privacy_text(privacy: Mapping[str, Any] | None) -> str:
     basis = f", {privacy['basis']}" if privacy.get("basis") else ""
     if unmasked is not None:
         masks = f"; if the masks of sums fail, {shown(unmasked)}"
+    owner, persons = "a data owner", ""
+    if privacy["unit"] == "rule":
+        owner, persons = (
+            "an individual",
+            "; an individual with several rules loses the sum over them",
+        )
     text = (
-        f"{heading}: epsilon {epsilon} for each {privacy['unit']} of a data owner ({privacy['relation']}{masks}{basis}), by all "
-        "that was released until the model was fitted. This text costs nothing more."
+        f"{heading}: epsilon {epsilon} for each {privacy['unit']} of {owner} ({privacy['relation']}{masks}{basis}), by all "
+        f"that was released until the model was fitted{persons}. This text costs nothing more."
     )
     return text + TEST * bool(privacy["noise"] == "test")
 

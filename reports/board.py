@@ -9,6 +9,7 @@ from privfed.errors import InputError, number_of, unknown
 from privfed.questions.exact import shown, shown_delta, shown_percent
 from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
+from privfed.reports.epsilons import attained
 from privfed.reports.metrics import judged_by
 from privfed.reports.page import SUBJECTS, caveat, claim, render, size, strongest, verdict
 
@@ -169,9 +170,12 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         yield f"Tried in the simulation, {AT_HOME}: {verdict(policy.at_home[0])}."
     attacks = policy.attacks
     if attacks.looked:
+        exposed, best = "", None if policy.above else attained(policy)
+        if best is not None:
+            exposed = f" The best test of the most exposed record attains ε = {shown(best)}."
         yield (
-            f"{_attacks(len(attacks.looked))} tried and found nothing above chance. The engineer's page says how much "
-            "each would have found."
+            f"{_attacks(len(attacks.looked))} tried and found nothing above chance.{exposed} The engineer's page says how "
+            "much each would have found."
         )
     if attacks.not_looked:
         yield (

@@ -98,6 +98,13 @@ def _bounds(
     return *best, max(attacked, default=None)
 
 
+def attained(policy: PolicyReport) -> float | None:
+    """Return the largest attacked epsilon of a policy's owners, if finite and above 0: a best test's, though none found more than chance."""
+    figures = [_bounds(policy, client)[2] or 0.0 for client in policy.clients]
+    largest = max(figures, default=0.0)
+    return largest if 0 < largest < math.inf else None
+
+
 def _attained(figures: Mapping[str, float], delta: float) -> Iterator[float]:
     """Yield the epsilon of an owner's least protected record under noise of a known distribution."""
     if "epsilon" in figures:

@@ -21,7 +21,7 @@ from privfed.questions.part import Unit
 from privfed.reports import charts, remarks
 from privfed.reports.account import ClientAccount, KindLine
 from privfed.reports.budget import AT_HOME, PolicyReport, Report, Strength
-from privfed.reports.epsilons import AT_MOST, drawn_rows
+from privfed.reports.epsilons import AT_MOST, attained, drawn_rows
 from privfed.reports.metrics import MetricValue, measured, measured_alike
 from privfed.reports.provenance import provenance
 
@@ -90,6 +90,7 @@ def _environment() -> jinja2.Environment:
             neighbours,
             suppression,
             score_names,
+            attained,
             constants,
             score_of,
             provenance,

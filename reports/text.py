@@ -108,7 +108,9 @@ def _guarantee(policy: PolicyReport) -> str:
         return "NOTHING RELEASED"
     basis = f" ({policy.basis})" if policy.basis else ""
     weak = ", weak" if policy.strength == "weak" else ""
-    return f"epsilon {shown(policy.epsilon or 0.0)}{at_delta(policy.delta)}{weak}{basis}"
+    unit = policy.account.policy.unit
+    each = "" if unit == "record" else f" for each {unit}"
+    return f"epsilon {shown(policy.epsilon or 0.0)}{at_delta(policy.delta)}{each}{weak}{basis}"
 
 
 def _performance(policy: PolicyReport, withheld: bool) -> str:

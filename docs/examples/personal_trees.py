@@ -2,7 +2,7 @@
 A tree for each owner
 =====================
 
-FedGA-Tree learns a shared part together; each hospital completes it with what stays on its own shelf.
+FedGA-Tree learns a shared part together; each hospital completes it in its own local store.
 """
 
 from privfed import LocalDisclosure

@@ -11,7 +11,6 @@ import numpy as np
 from privfed.engines.cohort import CohortDisclosure
 from privfed.learners import RuleSearch
 from privfed.learners.rule_search.rule_index import RuleIndex
-from privfed.learners.stl.formula import show
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
 
@@ -27,7 +26,5 @@ search = RuleSearch(
     "uct", epsilon="6", parameter_epsilon="4", min_support=0.1, horizon=10, max_operators=2
 )
 cohort = CohortDisclosure.of(RuleIndex.of(rules, grammar), search.private("10"))
-search.fit(cohort)
-for one in search.rules_.rules:
-    print(f"{one.share:.0%} hold {show(one.rule)}")
+print(search.fit(cohort).describe())
 print(cohort.budget()[["people", "epsilon", "spent"]].T)

@@ -5,6 +5,7 @@ Principled Federated Random Forests for Heterogeneous Data (FedForest).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -41,6 +42,11 @@ from privfed.tables.schema import Schema, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: How an exported model's rows are encoded
+ONNX_ROWS = (
+    "columns in the schema's order, without the target; a category by its index, from 0; missing values filled as the "
+    "schema says; numbers clipped to their bounds"
+)
 PUBLISHED = "intervals are of the noise of a private model; give a private policy"
 
 
@@ -281,7 +287,8 @@ class _FedForest(LearnerByWays):
     def to_onnx(self) -> Any:
         """Return :meth:`to_sklearn` as an ``onnx.ModelProto``, for rows of :meth:`encode` as 32-bit floats.
 
-        It refuses nothing: a missing number takes one side of every split.
+        It refuses nothing: a missing number takes one side of every split. Its metadata have the schema (names, order,
+        bounds and categories of the columns) as JSON, how rows are encoded, and the sentence on epsilon.
 
         Raises:
             InputError: the model is not private, or skl2onnx is not installed.
@@ -291,7 +298,11 @@ class _FedForest(LearnerByWays):
             from skl2onnx import to_onnx
         except ImportError:
             raise InputError("ONNX needs skl2onnx; install privfed[onnx]") from None
-        return to_onnx(forest, np.zeros((1, len(self.schema_.features)), np.float32))
+        model = to_onnx(forest, np.zeros((1, len(self.schema_.features)), np.float32))
+        notes = {"schema": json.dumps(self.schema_.to_dict()), "rows": ONNX_ROWS}
+        for key, value in {**notes, "privacy": privacy_text(self.privacy_)}.items():
+            model.metadata_props.add(key=key, value=value)
+        return model
 
     def importance_intervals(self, level: float = 0.9, of: Aim = "truth") -> pd.DataFrame:
         """Return permutation importances of a private model's features, with intervals.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from math import ceil, log10
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
@@ -28,14 +30,23 @@ from privfed.learners.private.grid import WHOLE, one_bin_each
 from privfed.learners.private.model import Aim, deviations_of
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.ways import Way
-from privfed.questions.tree import digits_text, ends_text
-from privfed.tables.schema import Schema, shown
+from privfed.questions.tree import (
+    Tree,
+    categories_text,
+    digits_text,
+    ends_text,
+    interval_text,
+)
+from privfed.tables.schema import Column, Schema, shown
 
 if TYPE_CHECKING:
     from privfed.learners.pictures import TreeNode
 
 T = TypeVar("T")
 LEVEL = 0.9  #: Default level of intervals
+RANGES = (
+    "Values are rounded, and ranges of equal ones are one line; predict() adds up the exact ones."
+)
 
 
 class PrivateForestWay(Way[ForestParams, LearnedForest]):
@@ -95,16 +106,19 @@ class PrivateForest:
         model, names = self.model, self.model.schema.names
         if tree is not None:
             part, values = self._tree(tree), self._values[tree]
-            text = part.tree.to_text(model.schema, lambda node: _signed(values[node]))
+            if tree < len(names):
+                lines = _ranges(part.tree, values, model.schema.features[tree])
+            else:
+                lines = [part.tree.to_text(model.schema, lambda node: _signed(values[node]))]
             return "\n".join(
-                [f"{self.caption(tree)}:", text, *part.tree.notes(model.schema.features)]
+                [f"{self.caption(tree)}:", *lines, *part.tree.notes(model.schema.features)]
             )
         lines = []
         if model.outcome.kind == "number":
             low, high = model.outcome.lower, model.outcome.upper
             lines.append(f"predictions lie between {ends_text(low, high)}")
         if model.errors:
-            lines.append(f"{self.moves} (90 % interval of what that would be without noise):")
+            lines.append(f"{self.moves}, with the 90 % interval of the true change:")
             importances, ends = self.permutation_importances()
             for k in np.argsort(-importances, kind="stable"):
                 brief = [digits_text(number, 3) for number in (importances[k], *ends[k])]
@@ -250,6 +264,32 @@ class PrivateForest:
         if model.covariance is not None and model.covariance.ndim == 2:
             model = replace(model, covariance=model.covariance[None])
         return cls(model)
+
+
+def _ranges(tree: Tree, values: np.ndarray, column: Column) -> list[str]:
+    """Format a tree of one column by its consecutive ranges, those of equal values as printed in one line.
+
+    Values have decimals that resolve a tenth of their range: what is printed is within a twentieth of it.
+    """
+    leaves = values[tree.feature < 0]  # nodes are numbered from left to right
+    cuts = np.sort(tree.cuts[tree.feature >= 0, 0])
+    width = float(np.ptp(leaves))
+    if not width > 0:
+        return [f"{interval_text(column.name, -np.inf, np.inf, column)}: {_signed(leaves[0])}"]
+    places = max(0, ceil(-log10(width / 10)))
+    texts = [", ".join(f"{round(v, places) + 0.0:+.{places}f}" for v in leaf) for leaf in leaves]
+    if column.kind == "category":
+        codes = np.searchsorted(cuts, np.arange(len(column.categories)), side="right")
+        groups = {text: np.array([texts[code] == text for code in codes]) for text in texts}
+        lines = [f"{categories_text(column, held)}: {text}" for text, held in groups.items()]
+    else:
+        first = [k for k, text in enumerate(texts) if k == 0 or text != texts[k - 1]]
+        ends = [-np.inf, *cuts[np.array(first[1:], int) - 1].tolist(), np.inf]
+        lines = [
+            f"{interval_text(column.name, *pair, column)}: {texts[k]}"
+            for k, pair in zip(first, pairwise(ends), strict=True)
+        ]
+    return [*lines, RANGES] if len(lines) < len(texts) else lines
 
 
 def _signed(values: np.ndarray) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from privfed.errors import NobodyAnswered
 from privfed.exchange.disclosure import Answer, Disclosure
-from privfed.learners.rule_search.estimate import SupportEstimate, counts, percentile
+from privfed.learners.rule_search.estimate import SupportEstimate, counts, mean_error, percentile
 from privfed.learners.rule_search.queries import CohortSample, Parameters, TemplateBits
 from privfed.learners.stl.grammar import Grammar, Symbols
 from privfed.questions.query import Query
@@ -70,8 +70,8 @@ class CohortSession:
 
     def parameters(
         self, rules: Sequence[FoundRule], spend: Fraction, percent: float
-    ) -> list[list[float]]:
-        """Query once all structures' parameters, and return a percentile of each, in preorder."""
+    ) -> list[tuple[list[float], float]]:
+        """Query once all structures' parameters; return a percentile of each, in preorder, and :func:`mean_error`."""
         ranges = [self.grammar.ranges(rule.structure) for rule in rules]
         structures, widths = tuple(rule.structure for rule in rules), tuple(map(len, ranges))
         query = Parameters(self.everybody, self.grammar.digest, structures, widths)
@@ -83,11 +83,15 @@ class CohortSession:
         )
         # A mixture's weight is above 0 and at most 1.
         fractions = [float(np.clip(rule.share, 1e-4, 1.0)) for rule in rules]
+        people = sum(part.units.shape[1] for part in parts)
         return [
-            [
-                low + (high - low) * percentile(next(rows), max(scale, 1e-6), fraction, percent)
-                for low, high in limits
-            ]
+            (
+                [
+                    low + (high - low) * percentile(next(rows), max(scale, 1e-6), fraction, percent)
+                    for low, high in limits
+                ],
+                mean_error(scale, fraction, people),
+            )
             for limits, fraction in zip(ranges, fractions, strict=True)
         ]
 

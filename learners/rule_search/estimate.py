@@ -164,6 +164,17 @@ def percentile(
     return float(np.interp(percent / 100, cumulative, np.arange(cells + 1) / cells))
 
 
+def mean_error(scale: float, fraction: float, people: int, level: float = 0.95) -> float:
+    """Return the half-width of normal limits of the mean of the holders' values, in units of their range.
+
+    Of N values, a ``fraction`` f is of holders, the others are 1/2, and each has Laplace noise of variance 2 b^2: the
+    holders' mean is (mean - (1 - f) / 2) / f, whose noise has the variance 2 b^2 / (N f^2). It says how much the noise
+    leaves open; a percentile of the holders' (:func:`percentile`) has no limits, and its error may be larger.
+    """
+    z = float(stats.norm.ppf((1 + level) / 2))
+    return z * math.sqrt(2 / people) * scale / fraction
+
+
 def _histogram(noisy: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """Return edges and histogram of noisy values over the range and some noise beyond it."""
     margin = 6 * scale

@@ -1,7 +1,7 @@
 """A population's rules as a classifier, and a search's recall and precision."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,14 @@ import numpy as np
 from scipy import stats
 from sklearn.metrics import balanced_accuracy_score, f1_score
 
-from privfed.learners.stl.formula import Formula, robustness, rounded, show, significant
+from privfed.learners.stl.formula import (
+    Formula,
+    robustness,
+    rounded,
+    rounded_to,
+    show,
+    significant,
+)
 from privfed.learners.stl.grammar import Symbols
 
 #: Note on the rules' estimates for readers without privfed.
@@ -17,6 +24,16 @@ NOTE = (
     "share, with its 95 % limits low and high: of the individuals, those who hold a rule of this "
     "structure, whatever its thresholds and intervals; the unbiased estimate may lie below 0 or above 1"
 )
+
+
+UNKNOWN = (
+    0.5  #: Error of a parameter, as a fraction of its range, from which nothing is known of it
+)
+
+
+def _places(step: float) -> int:
+    """Return the decimals that resolve a step, at most 12."""
+    return min(12, max(0, math.ceil(-math.log10(step)))) if step > 0 else 12
 
 
 @dataclass(frozen=True)
@@ -28,6 +45,9 @@ class WeightedRule:
     #: unbiased before selection of large ones
     share: float
     std: float = 0.0  #: std of its noise, and of sampling a part of the individuals
+    #: what the noise leaves open of the mean of its holders' parameters (:func:`.mean_error`), as a fraction of
+    #: their range; None if they were not asked
+    error: float | None = None
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return normal confidence limits of the fraction, within [0, 1]; 0 and 1 if unknown."""
@@ -41,7 +61,17 @@ class WeightedRule:
         return {
             "rule": show(rounded(self.rule)),
             **{name: significant(figure) for name, figure in figures},
+            "parameter_error": None if self.error is None else significant(self.error),
         }
+
+    def text(self, widths: Mapping[str, float]) -> str:
+        """Format the rule with thresholds to a tenth of their error, and that error; ``widths`` are the variables' ranges."""
+        if self.error is None:
+            return show(rounded(self.rule))
+        if not self.error < UNKNOWN:
+            return f"{show(rounded(self.rule, 2))} (thresholds unknown)"
+        places = {name: _places(self.error * width / 10) for name, width in widths.items()}
+        return f"{show(rounded_to(self.rule, places))} (thresholds ± {100 * self.error:.2g} %)"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from privfed.errors import InputError, NobodyAnswered
+from privfed.errors import InputError, NobodyAnswered, number_of
 from privfed.exchange.disclosure import Disclosure
 from privfed.learners.base import Planned
 from privfed.learners.cohort import CohortLearner
@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NOTHING = "No rule was found."
+THRESHOLDS = (
+    "Thresholds and ends of intervals are percentile {:g} of the holders', from noisy answers and without limits of their "
+    "own. ± is what the noise leaves open of their mean (95 %), in per cent of the range that the schema and the horizon "
+    "allow; unknown: half of it or more."
+)
+MIDDLES = "Thresholds and ends of intervals were not asked: they are the middles of their ranges."
 _FIGURES = ["rule", "share", "low", "high"]  #: Of each rule, as plain data
 MAX_CELLS = 2_000_000_000  #: Maximum cells of a cohort's answer: a bit per individual and template
 ATOM = (1,)  #: The template that prices a query
@@ -127,8 +133,8 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         self.steps_ = session.steps
         parameters = self._parameters(session, self.found_)
         rules = (
-            WeightedRule(grammar.formula(rule.structure, values), rule.share, rule.std)
-            for rule, values in zip(self.found_, parameters, strict=True)
+            WeightedRule(grammar.formula(rule.structure, values), rule.share, rule.std, error)
+            for rule, (values, error) in zip(self.found_, parameters, strict=True)
         )
         self.rules_ = PopulationRules(tuple(rules), grammar.names)
         return self
@@ -157,8 +163,10 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def _answer(self) -> Fraction:
         return min(self._total, Fraction(MAX_EPSILON))
 
-    def _parameters(self, session: CohortSession, rules: Sequence[FoundRule]) -> list[list[float]]:
-        """Return each structure's parameters, or midpoints of their ranges without an answer."""
+    def _parameters(
+        self, session: CohortSession, rules: Sequence[FoundRule]
+    ) -> Sequence[tuple[list[float], float | None]]:
+        """Return each structure's parameters and their error, or midpoints of their ranges without an answer."""
         ranges = [session.grammar.ranges(one.structure) for one in rules]
         spend = exact(self.parameter_epsilon, "parameter_epsilon", zero=True)
         if rules and spend > 0:
@@ -166,7 +174,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
                 return session.parameters(rules, spend, self.percentile)
             except NobodyAnswered:
                 pass
-        return [[(low + high) / 2 for low, high in one] for one in ranges]
+        return [([(low + high) / 2 for low, high in one], None) for one in ranges]
 
     # --- the fitted rules ----------------------------------------------------------------------
 
@@ -200,16 +208,38 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def describe(self) -> str:
         """Return the rules, one per line, with the estimated fraction of individuals who hold the structure."""
         check_is_fitted(self)
-        figures = [rule.to_dict() for rule in self.rules_.rules]
-        if not figures:
-            return f"{NOTHING}\n{privacy_text(self.privacy_)}"
+        rules = self.rules_.rules
+        if not rules:
+            return "\n".join([NOTHING, *self._scope(), privacy_text(self.privacy_)])
         lines = [
-            f"{100 * rule['share']:.1f} % ({100 * rule['low']:.1f} to {100 * rule['high']:.1f} %): {rule['rule']}"
-            for rule in figures
+            f"{100 * rule.share:.1f} % ({100 * low:.1f} to {100 * high:.1f} %): {text}"
+            for rule, text in zip(rules, self._texts(), strict=True)
+            for low, high in [rule.interval()]
         ]
+        thresholds = MIDDLES if all(rule.error is None for rule in rules) else THRESHOLDS
         vote = f"A trajectory is of the positive class where rules with at least {100 * self.rules_.cut:g} % of all shares hold."
         note = f"{NOTE[:1].upper()}{NOTE[1:]}."
-        return "\n".join([note, *lines, vote, privacy_text(self.privacy_)])
+        text = [note, *lines, thresholds.format(self.percentile), *self._scope(), vote]
+        return "\n".join([*text, privacy_text(self.privacy_)])
+
+    def _texts(self) -> list[str]:
+        """Return the rules as they are printed."""
+        widths = {column.name: float(np.ptp(column.bounds)) for column in self.schema_.columns}
+        return [rule.text(widths) for rule in self.rules_.rules]
+
+    def _scope(self) -> Iterator[str]:
+        """Yield a sentence on what was asked, and what was not."""
+        if not self.steps_:
+            return
+        people = sorted({step.asked for step in self.steps_})
+        asked = " to ".join(f"{number:,}" for number in dict.fromkeys([people[0], people[-1]]))
+        templates = sum(step.templates for step in self.steps_)
+        yield (
+            f"Searched by {number_of(len(self.steps_), 'query', 'queries')} on {number_of(templates, 'template')} to {asked} individuals, "
+            f"for rules that {100 * self.min_support:g} % of all or more hold, of at most {number_of(self.max_operators, 'operator')} "
+            f"({', '.join(self.operators)}) and the relations {', '.join(self.relations)}. Limits are for these individuals, not for "
+            "others like them; a rule that is not listed was not asked about, or not told from the noise, and may be held."
+        )
 
     def plot(self, feature: str | None = None, *, ax: Axes | None = None) -> Axes:
         """Plot the rules' estimated fractions as bars, with their 95 % limits."""
@@ -219,6 +249,7 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
         from privfed.learners import pictures
 
         table = pd.DataFrame([rule.to_dict() for rule in self.rules_.rules], columns=_FIGURES)
+        table["rule"] = self._texts()
         fractions, ends = table["share"].to_numpy(float), table[["low", "high"]].to_numpy(float)
         label = "share of the individuals who hold a rule of this structure"
         ax = pictures.bars(ax, table["rule"].tolist(), fractions, label, ends, level=95)
@@ -231,7 +262,9 @@ class RuleLearner(ClassifierMixin, CohortLearner):  # type: ignore[misc]
     def state(self) -> dict[str, Any]:
         """See the base: the rules and structures with their estimates, and the queries."""
         return {
-            "rules": [[show(rule.rule), rule.share, rule.std] for rule in self.rules_.rules],
+            "rules": [
+                [show(rule.rule), rule.share, rule.std, rule.error] for rule in self.rules_.rules
+            ],
             "found": [[list(rule.structure), rule.share, rule.std] for rule in self.found_],
             "steps": [list(astuple(step)) for step in self.steps_],
         }

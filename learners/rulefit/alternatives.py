@@ -86,7 +86,7 @@ class Alternatives:
             best = (
                 self.best.text(schema)
                 if isinstance(self.best, Rule)
-                else f"linear: {shown(self.best)}"
+                else f"a linear term of {shown(self.best)}"
             )
             parts.append(f"or {best}" + f" (and {self.others - 1} more)" * (self.others > 1))
         return "; ".join(parts)
@@ -157,7 +157,8 @@ class TermExchanges:
     def probabilities(self, position: int) -> np.ndarray:
         """Return each candidate's probability of a better fit in the place of a term; shape (candidates,).
 
-        NaN for chosen terms, columns that the others explain, and wrong signs.
+        NaN for chosen terms, columns that the others explain or that are the term's own up to scale (a line of two
+        values, for the step between them), and wrong signs.
         """
         others = [k for k in range(len(self.chosen)) if k != position]
         kept, replaced = [self.chosen[k] for k in others], self.chosen[position]
@@ -181,6 +182,8 @@ class TermExchanges:
             self.usable & (residual > 1e-4 * np.diag(self.gram)) & ~(self.signs * moment < 0)
         )
         candidates[list(self.chosen)] = False
+        sizes = np.diag(self.gram) * self.gram[replaced, replaced]
+        candidates &= self.gram[replaced] ** 2 < (1 - 1e-9) * sizes
         length = np.sqrt(np.where(candidates, residual, 1.0))
         if self.signs[kept].any():
             weights = np.linalg.solve(system, self.moment[kept])[:, None]

@@ -66,7 +66,8 @@ if TYPE_CHECKING:
 
 MOST_LINES = 100  #: Of a score card beside its model; a longer one is not added up by hand
 DIVIDED = (
-    "The probabilities of all classes are the risks by their score cards, divided by their sum."
+    "The risks above, and their intervals, are by this card alone. The probabilities of all classes are the risks by their "
+    "score cards, divided by their sum."
 )
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved unchanged
 

@@ -366,9 +366,9 @@ def _footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
         return ()
     names = [rule.text(model.schema) for rule in model.rules]
     kept = [rule in rules for rule in model.rules]
-    for feature in model.terms.linear:
+    for k, feature in enumerate(model.terms.linear):
         name = model.schema.names[feature]
-        names.append(f"linear: {shown(name)}")
+        names.append(shown(name) + ", linear part" * (not model.switched(k)))
         kept.append(any(rule.features == (name,) and rule not in model.rules for rule in rules))
     known = model.alternatives
     alike = [own.text(model.schema) if own else "" for own in known or ()] or [""] * len(names)

@@ -162,6 +162,13 @@ def rounded(formula: Formula, digits: int = 6) -> Formula:
     return rebuilt(formula, (rounded(child, digits) for child in children(formula)))
 
 
+def rounded_to(formula: Formula, places: Mapping[str, int]) -> Formula:
+    """Return the same formula, with thresholds rounded to decimals by their variable."""
+    if isinstance(formula, Atom) and formula.threshold is not None:
+        return replace(formula, threshold=round(formula.threshold, places[formula.variable]))
+    return rebuilt(formula, (rounded_to(child, places) for child in children(formula)))
+
+
 def show(formula: Formula) -> str:
     """Format a formula as text that :func:`privfed.learners.stl.parser.parse` reads."""
     if isinstance(formula, Hole):

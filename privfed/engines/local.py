@@ -111,7 +111,7 @@ class LocalDisclosure(ChannelDisclosure):
         identifiers = [c for c in (client, individual) if c in frame.columns]
         known = _known(schema, frame.drop(columns=identifiers), target)
         policies = {name: _policy(policy, name, known) for name in groups}
-        _check_public(known, policies)
+        _check_public(known, policies, schema)
         prepared = _encoded(groups, known, individual)
         _warn_of_data(prepared, groups, known)
         books, secrets = _opened(_paths(groups, ledgers), seed, keys, registry)
@@ -202,26 +202,28 @@ def _known(schema: Schema | None, frame: pd.DataFrame, target: str | None) -> Sc
             'LocalDisclosure.from_frame(frame, "outcome", schema=..., client="hospital")'
         )
     known = Schema.infer(frame, target) if schema is None else schema
-    if known.inferred:
-        inferred = f"schema {known.name!r} is an inferred one"
-        warnings.warn(
-            f"{'no schema was given' if schema is None else inferred}: bounds are read off the records, a release that no epsilon covers; give a "
-            "public one, schema=Schema.from_toml(...)",
-            Note,
-            stacklevel=3,
-        )
     named = None if known.target is None else known.target.name
     if target is not None and named != target:
         raise InputError(f"the target is {target!r}, but the schema's is {named!r}; name one")
     return known
 
 
-def _check_public(known: Schema, policies: Mapping[str, Policy]) -> None:
-    if known.inferred and any(policy.budget is not None for policy in policies.values()):
+def _check_public(known: Schema, policies: Mapping[str, Policy], given: Schema | None) -> None:
+    """Warn of bounds that are read off the records (InputError: a policy has a budget)."""
+    if not known.inferred:
+        return
+    if any(policy.budget is not None for policy in policies.values()):
         raise InputError(
             "a policy with a budget needs a public schema, because bounds read off the records are a release "
             "that no epsilon covers; give schema=Schema.from_toml(...), whose template `privfed schema` writes"
         )
+    inferred = f"schema {known.name!r} is an inferred one"
+    warnings.warn(
+        f"{'no schema was given' if given is None else inferred}: bounds are read off the records, a release that no epsilon covers; give a "
+        "public one, schema=Schema.from_toml(...)",
+        Note,
+        stacklevel=3,
+    )
 
 
 def _split(frame: pd.DataFrame, client: str) -> dict[str, pd.DataFrame]:

@@ -52,7 +52,8 @@ class Line:
         """Return the figures' assumptions, and their values if masks fail, in words; or empty."""
         if self.unmasked is None:
             return self.basis
-        bound = "epsilon" if self.share else "at most epsilon"
+        alone = "by itself " if self.alone else ""
+        bound = "epsilon" if self.share else f"{alone}at most epsilon"
         so_far = "" if self.share else " so far"
         return f"{self.basis}; if the masks fail, {bound} {shown(self.unmasked)}{so_far}"
 

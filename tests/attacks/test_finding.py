@@ -138,3 +138,14 @@ def test_all_pairs_told_apart_by_chance_did_not_look() -> None:
     assert sure.state == "found"
     (even,) = corrected([measured(1.0, 1.0, 1.0, severity="some", chance=0.5)])
     assert even.detectable is not None and math.isfinite(even.detectable)
+
+
+def test_a_notebook_shows_the_interval_why_nothing_was_looked_for_and_the_simulation() -> None:
+    """One sentence; text is escaped."""
+    found = Finding("pool", "Which?", "members <found>", 3, of=4, low=2, high=3.5, baseline=1)
+    html = found._repr_html_()
+    assert "<b>3</b> of 4, 95 % interval 2 to 3.5, without the release 1" in html
+    assert "members &lt;found&gt;" in html and "(simulation: scored with the true records)" in html
+    blind = replace(found, simulation=False, partial="too <large>")
+    assert "not looked: too &lt;large&gt;)" in blind._repr_html_()
+    assert "simulation" not in blind._repr_html_()

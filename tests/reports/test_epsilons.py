@@ -14,9 +14,11 @@ from privfed.accountants.zcdp import ZeroConcentrated
 from privfed.attacks.finding import Finding, Limit
 from privfed.privacy.conversion import gaussian_epsilon
 from privfed.privacy.policy import Policy
+from privfed.questions.exact import shown
 from privfed.reports.account import ChargedQuery, ClientAccount, PolicyAccount
+from privfed.reports.board import board_page
 from privfed.reports.budget import PolicyReport, Report
-from privfed.reports.epsilons import AT_MOST, drawn_rows, epsilons, plot
+from privfed.reports.epsilons import AT_MOST, attained, drawn_rows, epsilons, plot
 from privfed.reports.page import page
 from privfed.study import Study
 
@@ -56,6 +58,19 @@ def test_each_figure_is_the_strongest_of_its_kind() -> None:
     assert (one.claimed, one.audited, one.audit_claim) == (4.0, 0.7, 1.4)
     assert one.attacked == pytest.approx(gaussian_epsilon(1.0, DELTA))
     assert other.attacked is None
+
+
+def test_where_nothing_was_found_the_pages_say_what_the_picture_shows() -> None:
+    """The best test of the most exposed record, beside attacks that found nothing; none without such a figure."""
+    looked = _finding("pool", 0.5)
+    distance = _finding("worst_record", 0.0, detail={"by client": {"owner 0": {"mu": 1.0}}})
+    report, without = _report(looked, distance), _report(looked)
+    best = attained(report.policies[0])
+    assert best is not None and best == pytest.approx(gaussian_epsilon(1.0, DELTA))
+    assert attained(without.policies[0]) is None
+    said = f"found nothing above chance; the best test of the most exposed record attains ε&nbsp;{shown(best)}"
+    assert said in page(report) and "the best test" not in page(without)
+    assert f"most exposed record attains ε = {shown(best)}." in board_page(report)
 
 
 def test_an_audit_at_a_smaller_delta_or_of_another_question_proves_nothing_here() -> None:

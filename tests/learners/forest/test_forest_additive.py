@@ -17,9 +17,11 @@ from sklearn.tree import DecisionTreeRegressor
 from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError, SchemaError
 from privfed.learners import FedForestClassifier, FedForestRegressor
+from privfed.learners.forest import private_way
 from privfed.learners.forest.additive import trees_of
 from privfed.learners.forest.private_way import PrivateForest
 from privfed.learners.plain import plain, restored
+from privfed.questions.tree import Tree, digits_text
 from privfed.tables.records import Records
 from privfed.testing.hospitals import BINARY, FEATURES, NUMERIC, patients
 
@@ -99,6 +101,12 @@ def test_onnx_predicts_alike(name: str) -> None:
     learner, x = fitted(name), encoded()
     session = runtime.InferenceSession(learner.to_onnx().SerializeToString())
     told = session.run(None, {session.get_inputs()[0].name: x.astype(np.float32)})
+    notes = session.get_modelmeta().custom_metadata_map
+    assert Schema.from_dict(json.loads(notes["schema"])) == SCHEMAS[name]
+    assert (
+        notes["privacy"] == learner.describe().splitlines()[-1] and "epsilon 4" in notes["privacy"]
+    )
+    assert "by its index" in notes["rows"]
     if isinstance(learner, FedForestClassifier):
         assert np.array_equal(np.array(told[0], str), learner.predict(FRAME).astype(str))
         chances = np.array([[row[c] for c in learner.classes_.tolist()] for row in told[1]])
@@ -175,10 +183,10 @@ def test_a_printed_tree_has_the_leaves_of_the_exported_one_and_says_of_what() ->
     """A number's in its own unit; picture and text have one heading."""
     for kind, of in (("binary", "the log-odds of died = 1"), ("number", "days")):
         learner = fitted(kind)
-        heading, *lines = learner.describe(tree=1).splitlines()
+        heading, *lines = learner.describe(tree=5).splitlines()
         assert heading.endswith(f"; the leaves of all add up to {of}:")
-        assert learner.plot(tree=1).get_title(loc="left").split() == heading[:-1].split()
-        exported = learner.estimators_[1][0].tree_
+        assert learner.plot(tree=5).get_title(loc="left").split() == heading[:-1].split()
+        exported = learner.estimators_[5][0].tree_
         leaves = exported.value[exported.children_left < 0].ravel()
         told = [
             float(line.rpartition(": ")[2])
@@ -186,6 +194,81 @@ def test_a_printed_tree_has_the_leaves_of_the_exported_one_and_says_of_what() ->
             if ": " in line and "Privacy: " not in line
         ]
         assert np.allclose(sorted(told), sorted(leaves), rtol=0.006)
+
+
+@pytest.mark.parametrize("name", ["binary", "number"])
+@pytest.mark.parametrize("feature", ["age", "GCS", "sex"])
+def test_a_tree_of_one_column_is_printed_by_its_ranges(name: str, feature: str) -> None:
+    """Each value's one line has what the exported tree adds, rounded; fewer lines than leaves have a note."""
+    learner = fitted(name)
+    number = learner.feature_names_in_.tolist().index(feature)
+    exported = learner.estimators_[number][0]
+    _, *lines = learner.describe(tree=number).splitlines()
+    ranges = [
+        line.rpartition(": ")[::2] for line in lines if line.startswith(feature) or "<=" in line
+    ]
+    column = FEATURES[number]
+    places = np.arange(column.bounds[0], column.bounds[1] + 1)
+    if column.kind == "number":  # between cut-offs, which are printed with few digits
+        cuts = np.sort(exported.tree_.threshold[exported.tree_.children_left >= 0])
+        ends = np.concatenate([column.bounds[:1], cuts, column.bounds[1:]])
+        places = (ends[1:] + ends[:-1]) / 2
+    leaves = exported.tree_.value[exported.tree_.children_left < 0].ravel()
+    for place in places.tolist():
+        row = np.zeros((1, len(FEATURES)))
+        row[0, number] = place
+        held = [value for text, value in ranges if holds(text, feature, place, column)]
+        assert len(held) == 1
+        assert abs(float(held[0]) - exported.predict(row)[0]) <= np.ptp(leaves) / 19
+    assert (len(ranges) < len(leaves)) == (private_way.RANGES in lines)
+
+
+def holds(text: str, feature: str, place: float, column: Column) -> bool:
+    """Whether a printed condition holds for a value."""
+    if column.kind == "category":
+        return text == f"{feature} = {column.categories[int(place)]}"
+    equal = text.replace(f"{feature} = ", f"{feature} == ")
+    return bool(eval(equal, {feature: place}))
+
+
+def test_a_tree_without_splits_is_any_value() -> None:
+    """One line, without a note."""
+    single = Tree.binary(np.array([-1]), np.zeros(1), np.array([-1]), np.array([-1]))
+    column = Column("age", lower=0, upper=100)
+    assert private_way._ranges(single, np.array([[0.25]]), column) == ["any age: +0.25"]
+
+
+def test_neighbours_of_equal_printed_values_are_one_line() -> None:
+    """Of a number only neighbours; of categories all; of several outputs, where all are equal."""
+    tree = Tree.binary(
+        np.array([0, -1, 0, -1, 0, -1, -1]),
+        np.array([0.5, 0, 1.5, 0, 2.5, 0, 0]),
+        np.array([1, -1, 3, -1, 5, -1, -1]),
+        np.array([2, -1, 4, -1, 6, -1, -1]),
+    )
+    heights = np.array([0, 1.0, 0, 1.02, 0, 5.0, 1.04])[:, None]
+    beds = Column("beds", "integer", lower=0, upper=9)
+    ranges = ["beds <= 1: +1.0", "beds = 2: +5.0", "beds >= 3: +1.0", private_way.RANGES]
+    assert private_way._ranges(tree, heights, beds) == ranges
+    ward = Column("ward", "category", categories=("a", "b", "c", "d"))
+    told = ["ward not in {c}: +1.0", "ward = c: +5.0", private_way.RANGES]
+    assert private_way._ranges(tree, heights, ward) == told
+    both = np.column_stack([heights, [0, 0.0, 0, 4.0, 0, 0.0, 0.0]])
+    assert private_way._ranges(tree, both, beds)[:2] == [
+        "beds = 0: +1.0, +0.0",
+        "beds = 1: +1.0, +4.0",
+    ]
+
+
+def test_importances_are_told_with_the_interval_of_the_truth() -> None:
+    """Not of the model without noise, whose intervals are others."""
+    learner = fitted("binary")
+    said, truth = learner.describe(), learner.importance_intervals()
+    assert "with the 90 % interval of the true change" in said
+    first = str(truth["importance"].idxmax())
+    ends = [digits_text(each, 3) for each in truth.T[first].tolist()]
+    assert "{}: {} ({} to {})".format(first, *ends) in said
+    assert not np.allclose(truth, learner.importance_intervals(of="same"), rtol=0.01)
 
 
 def test_exported_trees_take_rows_that_are_filled_and_refused_as_predictions_are() -> None:

@@ -14,6 +14,7 @@ from privfed.learners.rule_search.estimate import (
     AnswerError,
     SupportEstimate,
     counts,
+    mean_error,
     percentile,
 )
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
@@ -160,3 +161,15 @@ def test_scripted_answers_count_exactly() -> None:
     schema = Schema((Column("a", lower=0, upper=1),))
     answer = ScriptedDisclosure(schema, script).ask(QUERY, spend=Fraction(1)).only
     assert counts(answer).estimate.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("fraction", [0.2, 1.0])
+def test_the_error_of_a_mean_of_holders_is_that_of_drawn_noise(fraction: float) -> None:
+    """Of 400 values with Laplace noise, the share of holders known: 95 of 100 draws lie within."""
+    rng, people, scale = np.random.default_rng(3), 400, 0.5
+    holders = round(fraction * people)
+    values = np.where(np.arange(people) < holders, 0.3, 0.5)
+    noisy = values + rng.laplace(0, scale, (4_000, people))
+    means = (noisy.mean(axis=1) - (1 - fraction) / 2) / fraction
+    within = np.abs(means - 0.3) <= mean_error(scale, fraction, people)
+    assert within.mean() == pytest.approx(0.95, abs=0.012)

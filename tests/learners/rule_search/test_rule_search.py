@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
 from privfed.learners import RuleSearch
-from privfed.learners.rule_search.asking import CohortSession, FoundRule
+from privfed.learners.rule_search.asking import CohortSession, FoundRule, SearchStep
 from privfed.learners.rule_search.best_first import BestFirst
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.least_epsilon import Exploration, least_epsilon, smallest_part
@@ -27,6 +29,7 @@ from privfed.learners.rule_search.tree_search import Adaptive, Equal, SearchNode
 from privfed.learners.stl.grammar import Grammar
 from privfed.learners.stl.parser import parse
 from privfed.study.papers.simulated_asking import SimulatedAsking, Truths
+from privfed.tables.schema import Column, Schema
 
 PROFILE = Profile(3000, 30_000, 600, 5, 1.6, 3, top=0.5, stems=5)
 BOOK = generate(PROFILE, 2, values=True)
@@ -228,10 +231,11 @@ def test_the_percentile_of_the_parameters_is_the_one_asked_for() -> None:
         gate = CohortDisclosure.of(BOOK, policy, seed=1)
         asking = CohortSession(gate, BOOK.grammar, BOOK.people)
         told = asking.parameters(found, Fraction(300), percent)
-        for structure, values in zip(frequent, told, strict=True):
+        for structure, (values, error) in zip(frequent, told, strict=True):
             ranges = np.array(BOOK.grammar.ranges(structure))
             scaled = (np.array(values) - ranges[:, 0]) / (ranges[:, 1] - ranges[:, 0])
             held = BOOK.parameters(structure, len(ranges))[:, BOOK.answers(structure)]
+            assert 0 < error < 0.05
             assert scaled == pytest.approx(np.percentile(held, percent, axis=1), abs=0.05)
 
 
@@ -247,14 +251,71 @@ def test_the_vote_weighs_rules_by_their_shares() -> None:
     assert scores == {"balanced_accuracy": 1.0, "f1": 1.0}
 
 
+def holding(*rules: WeightedRule, parameter_epsilon: int = 0) -> RuleSearch:
+    """A search that found rules on the heart rate by two queries."""
+    model = RuleSearch(min_support=0.1, max_operators=2, parameter_epsilon=parameter_epsilon)
+    model.schema_ = Schema((Column("hr", lower=20, upper=220),))
+    model.rules_ = PopulationRules(rules, ("hr",))
+    model.steps_ = [SearchStep(9, 400, 0.5, 1.0), SearchStep(1, 300, 0.5, 1.0)]
+    return model
+
+
+def test_a_text_says_how_far_thresholds_are_known_and_what_was_asked() -> None:
+    """Digits by the error; half of the range is nothing; middles of ranges are said to be that."""
+    rules = [
+        WeightedRule(parse(f"G[0,4](hr >= {100 + error})"), 0.5, 0.01, error)
+        for error in (0.0012, 0.1234, 0.75)
+    ]
+    told = holding(*rules, parameter_epsilon=2).describe().splitlines()
+    assert [line.partition(": ")[2] for line in told[1:4]] == [
+        "G[0,4](hr >= 100.0) (thresholds ± 0.12 %)",
+        "G[0,4](hr >= 100.0) (thresholds ± 12 %)",
+        "G[0,4](hr >= 100.0) (thresholds unknown)",
+    ]
+    assert "percentile 50 of the holders'" in told[4] and "what the noise leaves open" in told[4]
+    assert told[5].startswith(
+        "Searched by 2 queries on 10 templates to 300 to 400 individuals, for rules that 10 % of all or more "
+        "hold, of at most 2 operators (&, |, U, F, G) and the relations <=, >=."
+    )
+    assert "a rule that is not listed was not asked about" in told[5]
+    middles = holding(WeightedRule(parse("hr >= 120"), 0.5, 0.01)).describe()
+    assert "were not asked: they are the middles of their ranges" in middles
+    assert "±" not in middles
+
+
+def test_rules_saved_before_their_errors_were_known_are_read() -> None:
+    """As rules without; new ones keep theirs, in the text as in the file."""
+    model = fitted_search()
+    data = json.loads(json.dumps(model.to_dict()))
+    again = RuleSearch.from_dict(data)
+    assert again.rules_ == model.rules_ and all(rule.error for rule in again.rules_.rules)
+    assert all(rule["parameter_error"] > 0 for rule in data["rules"])
+    for row in data["state"]["rules"]:
+        del row[3]
+    old = RuleSearch.from_dict(data)
+    assert [rule.error for rule in old.rules_.rules] == [None] * len(model.rules_.rules)
+    assert "±" in model.describe() and "±" not in old.describe()
+
+
+def test_a_guarantee_of_single_rules_says_what_an_individual_loses() -> None:
+    """The sum over their rules; of individuals' guarantees nothing is added."""
+    assert "for each rule of an individual (add-or-remove)" in fitted_search().describe()
+    assert "loses the sum over them" in fitted_search().describe()
+
+
+@cache
+def fitted_search() -> RuleSearch:
+    """A search by level of the book, with thresholds."""
+    return _fitted("levels", "60", parameter_epsilon="60")
+
+
 def test_rules_are_read_with_their_shares_and_limits() -> None:
     """Text and notebook; no rule is said to be none."""
-    model = RuleSearch()
-    model.rules_ = PopulationRules((WeightedRule(parse("hr >= 100"), 0.66, 0.01),), ("hr",))
+    model = holding(WeightedRule(parse("hr >= 100"), 0.66, 0.01))
     assert "66.0 % (64.0 to 68.0 %): hr >= 100" in model.describe()
     assert "at least 50 % of all shares" in model.describe() and "hr &gt;= 100" in model.to_html()
     model.rules_ = PopulationRules((), ("hr",))
-    assert model.describe().startswith("No rule was found.\n")
+    assert model.describe().startswith("No rule was found.\nSearched by 2 queries")
     assert model.plot().get_title(loc="left") == "No rule was found."
 
 
@@ -264,8 +325,7 @@ def test_shares_are_drawn_as_bars_with_their_limits() -> None:
         WeightedRule(parse("hr >= 100"), 0.66, 0.01),
         WeightedRule(parse("hr <= 60"), 0.2, 9.0),
     )
-    model = RuleSearch()
-    model.rules_ = PopulationRules(rules, ("hr",))
+    model = holding(*rules)
     axes = model.plot()
     bars: Any = axes.patches
     (lines,) = list[Any](axes.collections)

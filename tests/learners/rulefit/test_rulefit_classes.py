@@ -104,6 +104,7 @@ def test_each_class_has_a_score_card(way: str) -> None:
         assert card.table().equals(alone.table()) and card.factor == alone.factor
         assert f"Risk of grade = {card.label} against all other classes" in str(card)
         assert "divided by their sum" in str(card) and "against all" in card.to_latex()
+        assert "their intervals, are by this card alone" in card.to_html()
     risks = np.column_stack([card.risk(card.totals(FRAME)) for card in cards])
     difference = risks / risks.sum(axis=1, keepdims=True) - learner.predict_proba(FRAME)
     assert np.abs(difference).mean() < 0.05

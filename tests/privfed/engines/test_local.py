@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privfed import Budget, Guard, LocalDisclosure, Policy, Schema
-from privfed.errors import DataWarning, InputError, PolicyError, SchemaError
+from privfed.errors import DataWarning, InputError, Note, PolicyError, SchemaError
 from privfed.privacy.accountant import STATED
 from privfed.testing.queries import Histogram, LevelSums
 
@@ -124,9 +124,17 @@ def test_ledger_files_stay_in_their_folder(schema: Schema, tmp_path: Path, name:
 
 def test_an_inferred_schema_is_an_unprotected_release() -> None:
     """Bounds read off the data are in every ledger, before any question."""
-    federation = local(table(), None)  # type: ignore[arg-type]
+    with pytest.warns(Note, match="no schema was given"):
+        federation = local(table(), None)  # type: ignore[arg-type]
     assert set(federation.budget().unprotected) == {1}
     federation.verify()
+
+
+def test_what_is_refused_is_not_noted_too(recwarn: pytest.WarningsRecorder) -> None:
+    """Bounds read off the data, under a budget: one error, and no note before it."""
+    with pytest.raises(InputError, match="needs a public schema"):
+        local(table(), None, NOISY)  # type: ignore[arg-type]
+    assert not [one for one in recwarn if issubclass(one.category, Note)]
 
 
 @pytest.mark.parametrize("size", [0, 1])

@@ -134,7 +134,11 @@ def test_a_statement_adds_up_both_prices() -> None:
     certain = terms.epsilon_unmasked(accountant, gate.policy.budget)
     assert line.epsilon is not None and line.unmasked is not None and certain is not None
     assert without < line.unmasked <= certain and line.epsilon < line.unmasked
-    assert f"at most epsilon {shown(line.unmasked)} so far" in line.basis_in_words
+    assert (
+        f"; if the masks fail, at most epsilon {shown(line.unmasked)} so far" in line.basis_in_words
+    )
+    for kind in gate.ledger.budget("kind")[1:]:
+        assert "if the masks fail, by itself at most epsilon" in kind.basis_in_words
     assert held.budget().set_index("client")["unmasked"]["elm"] == pytest.approx(
         float(line.unmasked)
     )
