@@ -148,7 +148,7 @@ PAIRWISE: dict[str, tuple[np.ufunc, float, int]] = {
 def _of_two(name: str, table: RawTable) -> Cells:
     function, factor, power = PAIRWISE[name]
     sums = table.memoised(function, lambda: _pairs(table, function))
-    squared = Cells(sums.sizes**2, sums.first, 2 * sums.slack * sums.sizes)
+    squared = Cells(sums.sizes**2, sums.sources, 2 * sums.slack * sums.sizes)
     return (squared if power == 2 else sums).times(factor)
 
 
@@ -194,7 +194,7 @@ def _midpoints(table: RawTable) -> Cells:
     midpoints = Cells.of(np.concatenate(values), np.concatenate(cells))
     with np.errstate(over="ignore"):
         single = np.spacing(midpoints.sizes.astype(np.float32)).astype(float)
-    return Cells(midpoints.sizes, midpoints.first, np.where(np.isfinite(single), single, 0.0))
+    return Cells(midpoints.sizes, midpoints.sources, np.where(np.isfinite(single), single, 0.0))
 
 
 def _of_triple(factor: float, table: RawTable) -> Cells | None:

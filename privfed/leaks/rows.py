@@ -108,9 +108,10 @@ class Stream:
         periods = np.array([shape[1] if len(shape) == 2 else width for shape in shapes])
         sizes = np.diff([*self._starts, len(self.keys)])
         offsets = (positions - np.array(self._starts)[block]) % periods[block]
-        keys, hits = np.unique(np.stack([block, offsets]), axis=1, return_counts=True)
-        rows = np.maximum(sizes[keys[0]] // periods[keys[0]], hits)
-        nats = chernoff(hits, rows, np.full(len(hits), probability)) - np.log(periods[keys[0]])
+        keys, hits = np.unique(block * periods.max() + offsets, return_counts=True)
+        block = keys // periods.max()
+        rows = np.maximum(sizes[block] // periods[block], hits)
+        nats = chernoff(hits, rows, np.full(len(hits), probability)) - np.log(periods[block])
         return float(nats.max(initial=0.0)) - float(np.log(len(self._starts)))
 
     def locate(self, position: int) -> str:
@@ -192,20 +193,30 @@ def _first_key_hashes(table: RawTable, precision: Precision) -> tuple[np.ndarray
 @dataclass(frozen=True, eq=False)
 class _Keys:
     """Records at one precision, with or without codes of texts; the same without NaN; groups of dependent columns;
-    keys; and, cached by column, log-probabilities of the values."""
+    keys; and, cached by column, numbers of records with each key and log-probabilities of the values."""
 
     records: np.ndarray
     finite: np.ndarray
     groups: np.ndarray
     keys: np.ndarray
     windows: Windows
+    counts: dict[int, np.ndarray] = field(default_factory=dict)
     logs: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def shared(self, column: int) -> np.ndarray:
+        """Number of records that have each record's key in a column."""
+        if column not in self.counts:
+            _, inverse, counts = np.unique(
+                self.keys[:, column], return_inverse=True, return_counts=True
+            )
+            self.counts[column] = counts[inverse]
+        return self.counts[column]
 
     def log_probabilities(self, columns: range, precision: Precision) -> np.ndarray:
         """Log-probability of each record's columns if drawn independently; of dependent columns, only the smallest
         counts."""
         for j in set(columns) - set(self.logs):
-            self.logs[j] = _log_probs(self.finite[:, j], self.keys[:, j], precision)
+            self.logs[j] = _log_probs(self.finite[:, j], self.shared(j), precision)
         by_group = [
             [self.logs[j] for j in columns if self.groups[j] == group]
             for group in set(self.groups.tolist())
@@ -241,14 +252,15 @@ def _finite_records(table: RawTable, coded: bool) -> tuple[np.ndarray, np.ndarra
 
 @dataclass(frozen=True, eq=False)
 class _Records:
-    """A span of all records at one precision: values, keys, sorted hashes and their order, and a function
-    returning the records' log-probabilities."""
+    """A span of all records at one precision: values, keys, sorted hashes and their order, and functions that
+    return the records' log-probabilities, and how many of them have each one's key in a column."""
 
     part: np.ndarray
     keys: np.ndarray
     hashes: np.ndarray
     order: np.ndarray
     log_probabilities: Callable[[], np.ndarray]
+    shared: Callable[[int], np.ndarray]
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -266,9 +278,8 @@ class _Records:
         """
         n, frequencies = len(self.keys), np.ones(len(self.keys))
         equals = float(((self.sizes > 1) & (self.sizes <= shared)).sum())
-        for column in self.keys.T:
-            _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
-            frequencies *= counts[inverse] / n
+        for column in range(self.keys.shape[1]):
+            frequencies *= self.shared(column) / n
         drawn = float(frequencies[self.sizes < shared].sum())
         return float(min(1.0, max((equals + 2 * equals**0.5 + 3) / n, drawn)))
 
@@ -295,7 +306,9 @@ class _Records:
         order = np.argsort(hashes)
         part, keys = all_keys.records[:, first:last], all_keys.keys[:, first:last]
         logs = partial(all_keys.log_probabilities, range(first, last), precision)
-        return cls(part, keys, hashes[order], order, logs)
+        return cls(
+            part, keys, hashes[order], order, logs, lambda column: all_keys.shared(first + column)
+        )
 
 
 def _hashes_of_spans(table: RawTable, spans: Sequence[Span], precision: Precision) -> np.ndarray:
@@ -365,10 +378,8 @@ def _equal_windows(
     return start[same.all(axis=1)], record[same.all(axis=1)]
 
 
-def _log_probs(column: np.ndarray, keys: np.ndarray, precision: Precision) -> np.ndarray:
-    """Log-probability that a value drawn from the column equals each of its values."""
-    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    n = counts[inverse]
+def _log_probs(column: np.ndarray, n: np.ndarray, precision: Precision) -> np.ndarray:
+    """Log-probability that a value drawn from the column equals each of its values, which ``n`` records have."""
     p = n / len(column)
     spacing = precision.spacing(column)
     alone = np.flatnonzero(n == 1)

@@ -292,35 +292,42 @@ class Cells:
     """Distinct absolute values of numeric cells, or of a function of them, ascending."""
 
     sizes: np.ndarray  #: absolute values, ascending, distinct up to rounding
-    first: np.ndarray  #: position in the flattened table of a cell with each value
+    sources: Callable[[], np.ndarray]  #: returns :attr:`first`
     slack: float | np.ndarray = 0.0  #: bound of the rounding error of all, or of each
 
     @classmethod
     def of(cls, numbers: np.ndarray, source: np.ndarray | None = None, slack: float = 0.0) -> Cells:
         """Cells of an array of any shape; ``source`` is the table cell of each number, by default its position."""
         flat = np.abs(np.asarray(numbers, dtype=float).ravel())
-        usable = np.flatnonzero(np.isfinite(flat) & (flat > 0))
+        usable = np.isfinite(flat) & (flat > 0)
         kept = flat[usable]
-        order = np.argsort(kept)
-        ordered = kept[order]
+        ordered = np.sort(kept)
         is_new = np.ones(len(ordered), bool)  # equal up to rounding counts as one
         is_new[1:] = np.diff(ordered) > SLIP * ordered[1:]
-        chosen = usable[order[is_new]]
-        first = chosen if source is None else np.asarray(source).ravel()[chosen]
-        return cls(ordered[is_new], first, slack)
+
+        def sources() -> np.ndarray:
+            chosen = np.flatnonzero(usable)[np.argsort(kept)[is_new]]
+            return chosen if source is None else np.asarray(source).ravel()[chosen]
+
+        return cls(ordered[is_new], sources, slack)
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """Position in the flattened table of a cell with each value; sought where a value matches."""
+        return self.sources()
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def times(self, factor: float) -> Cells:
         """Return the values multiplied by ``factor``."""
-        return Cells(self.sizes * factor, self.first, self.slack * factor)
+        return Cells(self.sizes * factor, self.sources, self.slack * factor)
 
     def thinned(self, max_cells: int) -> Cells:
         """Return at most ``max_cells`` of them, evenly spaced by rank."""
         step = -(-len(self.sizes) // max_cells)
         slack = self.slack[::step] if isinstance(self.slack, np.ndarray) else self.slack
-        return Cells(self.sizes[::step], self.first[::step], slack)
+        return Cells(self.sizes[::step], lambda: self.first[::step], slack)
 
 
 def raw_tables(

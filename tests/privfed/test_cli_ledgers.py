@@ -88,6 +88,7 @@ def test_a_finding_against_a_finite_guarantee_is_a_breach(
     """The same finding against a policy that claims nothing is none."""
     convicting = Finding("planted", "a planted breach", "records", 9, severity="breach")
     monkeypatch.setattr(simulation, "attack", lambda *_, **__: ([convicting], {}))
+    monkeypatch.setattr(simulation, "audit", lambda *_: [])
     secure = study_text.replace('noise = "test"\n', "")
     out = tmp_path / "out"
     assert status(["audit", str(write_study(secure)), "--out", str(out)]) == BREACH

@@ -139,7 +139,7 @@ def test_a_model_and_its_card_rise_and_fall_where_they_are_asked_to() -> None:
     assert np.count_nonzero(model.weights[1:]) > 2
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(
     st.fixed_dictionaries({name: st.sampled_from([-1, 0, 1]) for name in ("age", "GCS", "noise")})
 )

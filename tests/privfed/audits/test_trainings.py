@@ -58,7 +58,7 @@ def thinner(policy: Policy, factor: float) -> Policy:
         (
             RuleFitClassifier(n_estimators=10, n_rounds=6, random_state=0),
             roomy_schema(),
-            {"canaries": 100, "others": 1000, "runs": 3},
+            {"canaries": 120, "others": 500, "runs": 2},
         ),
     ],
     ids=["fuzzy tree", "rulefit"],

@@ -11,7 +11,6 @@ import pickle
 import uuid
 import zlib
 from collections.abc import Callable
-from dataclasses import astuple
 from decimal import Decimal
 from typing import Any
 
@@ -439,7 +438,8 @@ class TestThresholds:
         """And comes from the lower of the two."""
         (table,) = raw_tables(np.array(values)[:, None])
         ordered = np.sort(values)
-        for middle, cell in zip(*astuple(_midpoints(table))[:2], strict=True):
+        found = _midpoints(table)
+        for middle, cell in zip(found.sizes, found.first, strict=True):
             low = int(np.flatnonzero(ordered == values[cell])[0])
             assert middle in (ordered[low : low + 1] + ordered[low + 1 : low + 1 + NEAR]) / 2
 

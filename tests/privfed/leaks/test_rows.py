@@ -93,6 +93,14 @@ def test_chance_is_that_of_records_with_few_equals() -> None:
     assert records.chance(1) == pytest.approx((0 + 0 + 3) / 10)
 
 
+def test_chance_is_that_of_columns_drawn_alone_where_no_record_has_equals() -> None:
+    """All pairs of twenty values: an unrelated row is one of them. A number beside them is not theirs."""
+    numbers = np.arange(400)
+    frame = pd.DataFrame({"number": numbers, "a": numbers // 20, "b": numbers % 20})
+    (records,) = _Records.rounded_and_truncated(raw_tables(frame)[0], (False, 1, 3), WHOLE)
+    assert records.chance(5) == pytest.approx(1)
+
+
 def test_hits_are_counted_by_the_rows_of_each_block() -> None:
     """As its naive twin: rows of a matrix, and of a list as wide as a record, from the same place on."""
     rng = np.random.default_rng(0)

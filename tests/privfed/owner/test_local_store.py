@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from privfed import Column, Gate, Ledger, Policy, Records, Schema
 from privfed.errors import LedgerError
+from privfed.exchange.messages import Request
 from privfed.owner import local_store as module
 from privfed.owner.local_store import LocalStore
+from privfed.testing.check_store import in_child
+from tests.privfed.owner.test_local_effects import KeepMean
 
 
 @dataclass(frozen=True)
@@ -109,44 +111,41 @@ def _of(path: Path, dataset: str) -> LocalStore | None:
     return None
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from privfed import Column, Gate, Ledger, Policy, Records, Schema
-from privfed.exchange.messages import Request
-sys.path.insert(0, sys.argv[2])
-from test_local_effects import KeepMean
-schema = Schema((Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)))
-gate = Gate("c", Records(schema, np.full((4, 2), 0.25)), Policy({"test.keep": ()}),
-            Ledger(Path(sys.argv[1]) / "c.db", "c"), queries=(KeepMean,), secret=b"s")
-kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-if sys.argv[3] == "reserved":
-    gate.shelf.apply = kill
-elif sys.argv[3] == "effect":
-    KeepMean.take_effect = lambda self, view: (view.shelf.update(half=1), kill())
-elif sys.argv[3] == "kept":
-    gate.ledger.release = kill
-gate.answer(Request.of("1", KeepMean(0)))
-print(gate.ledger.verify().seq, dict(gate.shelf.of_study("")))
-"""
+def gate_of(folder: Path) -> Gate:
+    """A gate that is told to keep the mean of its records, over a ledger and a shelf in a folder."""
+    schema = Schema((Column("a", lower=0, upper=1), Column("b", lower=0, upper=1)))
+    records, policy = Records(schema, np.full((4, 2), 0.25)), Policy({KeepMean.kind: ()})
+    ledger = Ledger(folder / "c.db", "c")
+    return Gate("c", records, policy, ledger, queries=(KeepMean,), secret=b"s")
 
 
 @pytest.mark.parametrize("moment", ["reserved", "effect", "kept"])
 def test_a_killed_process_loses_nothing_and_does_nothing_twice(moment: str, tmp_path: Path) -> None:
     """Killed after the charge, in the middle of the effect, or after it: sent again, done once."""
-    here = str(Path(__file__).parent)
 
-    def run(killed: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", KILLED, str(tmp_path), here, killed]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def kill(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    assert run(moment).returncode == -signal.SIGKILL
+    def killed() -> None:
+        gate, patched = gate_of(tmp_path), pytest.MonkeyPatch()
+        if moment == "reserved":
+            patched.setattr(gate.shelf, "apply", kill)
+        elif moment == "effect":
+            patched.setattr(
+                KeepMean, "take_effect", lambda _, view: (view.shelf.update(half=1), kill())
+            )
+        else:
+            patched.setattr(gate.ledger, "release", kill)
+        gate.answer(Request.of("1", KeepMean(0)))
+
+    assert os.WTERMSIG(os.waitpid(in_child(killed), 0)[1]) == signal.SIGKILL
     kept = dict(LocalStore(tmp_path / "c.shelf", "c").of_study(""))
     assert kept == ({"mean": 0.25, "times": 1} if moment == "kept" else {})
-    finished = run("never")
-    assert finished.returncode == os.EX_OK, finished.stderr
-    assert "{'mean': 0.25, 'times': 1}" in finished.stdout
+    gate = gate_of(tmp_path)
+    gate.answer(Request.of("1", KeepMean(0)))
+    gate.ledger.verify()
+    assert dict(gate.shelf.of_study("")) == {"mean": 0.25, "times": 1}
+    gate.ledger.close()
 
 
 def test_studies_and_principals_keep_their_own() -> None:

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -195,9 +196,13 @@ def test_tables_that_do_not_fit_are_told_in_one_sentence(
 
 
 def test_a_model_is_attacked_from_the_command_line(
-    tmp_path: Path, train: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    train: pd.DataFrame,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A page and findings; records' scores only where asked for; another table is told."""
+    monkeypatch.setattr(model_file, "_read_confined", cache(model_file._read_confined))
     model = DecisionTreeClassifier(random_state=0).fit(train[["a", "b", "c"]], train["ill"])
     path, out = dumped(tmp_path / "model.joblib", model), tmp_path / "out"
     given = ["attack", str(path), "--data", str(tmp_path / "train.csv"), "--out", str(out)]
@@ -233,9 +238,17 @@ def test_a_model_is_attacked_from_the_command_line(
 
 
 def test_a_models_page_says_the_worst_that_was_found_and_who_did_not_look(
-    tmp_path: Path, train: pd.DataFrame
+    tmp_path: Path,
+    train: pd.DataFrame,
+    unpickled: Callable[[bytes], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Free parameters alone are a finding, too; without held-out records two attacks have no control."""
+
+    def read_here(stored: bytes, _: str) -> dict[str, np.ndarray]:
+        return confined_reader.model_arrays(unpickled(stored))
+
+    monkeypatch.setattr(model_file, "_read_confined", read_here)
     x, y = train[["a", "b", "c"]], train["ill"]
     many = RandomForestClassifier(60, min_samples_leaf=20, random_state=0).fit(x, y)
     for name, model, says in (

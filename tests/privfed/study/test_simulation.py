@@ -364,13 +364,13 @@ def test_an_attack_that_fails_ends_no_study(
     def fail(*_: object) -> None:
         raise ValueError("age 41.70913")
 
-    few = replace(study, attacks=("small_groups", "verbatim"))
+    few = replace(study, attacks=("small_groups", "membership"))
     monkeypatch.setattr(SmallGroups, method, fail)
     told, idle = simulation.attack(prepare(few), published)
     failed, *others = told
     assert (failed.attack, failed.state) == ("small_groups", "not looked")
     assert failed.why_not == "it failed with ValueError" and "41.70913" not in str(told)
-    assert {each.attack for each in others} == {"verbatim", "coverage"} and not idle
+    assert {each.attack for each in others} == {"membership", "coverage"} and not idle
 
 
 @pytest.mark.parametrize(
@@ -389,11 +389,11 @@ def test_an_attack_that_gives_no_findings_ends_no_study(
     study: Study, published: Transcript, monkeypatch: pytest.MonkeyPatch, told: Any, kind: str
 ) -> None:
     """A return that was forgotten, a dictionary, no number, what cannot be written: it failed, and others go on."""
-    few = replace(study, attacks=("small_groups", "verbatim"))
+    few = replace(study, attacks=("small_groups", "membership"))
     monkeypatch.setattr(SmallGroups, "run", lambda attack, *_: told(attack))
     failed, *others = simulation.attack(prepare(few), published)[0]
     assert failed.why_not == f"it failed with {kind}"
-    assert {each.attack for each in others} == {"verbatim", "coverage"}
+    assert {each.attack for each in others} == {"membership", "coverage"}
 
 
 def test_an_attack_that_fails_did_not_look_and_loses_nothing(
@@ -409,7 +409,7 @@ def test_an_attack_that_fails_did_not_look_and_loses_nothing(
 
     monkeypatch.setattr(CandidateInference, "run", failing)
     path = tmp_path / "study.toml"
-    replace(study, attacks=("pool", "verbatim"), policies=study.policies[:1]).to_toml(path)
+    replace(study, attacks=("pool", "membership"), policies=study.policies[:1]).to_toml(path)
     assert status(["audit", str(path), "--out", str(tmp_path / "out")]) == FAULT
     said = "attack 'pool' failed (ZeroDivisionError), and did not look"
     told = capsys.readouterr().err
@@ -419,7 +419,7 @@ def test_an_attack_that_fails_did_not_look_and_loses_nothing(
     assert output.read(name, "model.json") is not None
     found = {each["attack"]: each for each in output.read(name, "findings.json")["findings"]}
     assert found["pool"]["partial"] == "it failed with ZeroDivisionError"
-    assert not found["verbatim"]["partial"]
+    assert not found["membership"]["partial"]
     swept = ["sweep", str(path), "--epsilon", "4", "--runs", "1", "--attacks"]
     assert status([*swept, "--out", str(tmp_path / "sweep")]) == BAD_INPUT
     assert said in capsys.readouterr().err

@@ -95,7 +95,7 @@ CHECKED = {"queries": "every query that is installed is checked by tests/test_ev
 @pytest.mark.parametrize(
     ("learner", "skip"),
     [
-        (FuzzyTreeRegressor(max_depth=2), {}),
+        (FuzzyTreeRegressor(max_depth=2), CHECKED),
         (FuzzyTreeRegressor(scaling="schema"), CHECKED),
         (FuzzyTreeRegressor(clients_per_round=2, max_depth=2), CHECKED),
         (RuleFitRegressor(n_estimators=6, n_rounds=3), CHECKED),
