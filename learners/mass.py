@@ -88,8 +88,8 @@ def likely_cells(
     positions = (edges - edges[0]) / (edges[-1] - edges[0])
     if variance <= (HIDING * records) ** 2 or not (np.diff(positions) > 0).all():
         return 0, last
-    support = SupportPosterior.blank(positions).updated(counts / records, variance / records**2)
-    low, high = support.ends(ENDS)
+    noisy = counts / records, variance / records**2
+    low, high = SupportPosterior.blank(positions).updated(*noisy).ends(*noisy, ENDS)
     first = min(int(np.searchsorted(positions, low, side="right")) - 1, last)
     return first, int(np.clip(np.searchsorted(positions, high) - 1, first, last))
 

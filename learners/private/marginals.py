@@ -88,18 +88,24 @@ class ColumnEstimate:
         rising = self.cdf + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(levels, rising / rising[-1], self.edges))
 
-    def within_support(self, fraction: float, tail: float) -> ColumnEstimate:
+    def within_support(self, records: float, fraction: float, tail: float) -> ColumnEstimate:
         """Return fractions of the records: those between the support's ends, mixed with its expected distribution.
 
+        If its ends are those of the bounds, that is uniform.
+
         Args:
+            records: their number.
             fraction: of the latter; if it is not positive, all bins keep their own fractions.
             tail: expected fraction of the support beyond each of those ends.
         """
         fraction, fractions = float(np.clip(fraction, 0, 1)), self.shares
-        if fraction and self.support is not None:
-            within = np.diff(np.clip(self.positions, *self.support.ends(tail)))
+        if fraction and self.support is not None and self.counted is not None:
+            noisy, variance = self.counted
+            ends = self.support.ends(noisy / records, variance / records**2, tail)
+            within = np.diff(np.clip(self.positions, *ends))
+            known = ends != (0.0, 1.0)
+            expected = np.diff(self.support.interval_cdf(self.positions)) if known else within
             counted = fractions * within / np.diff(self.positions)
-            expected = np.diff(self.support.interval_cdf(self.positions))
             likely = counted / counted.sum() if counted.any() else expected
             fractions = (1 - fraction) * likely + fraction * expected
         return replace(self, counts=fractions)

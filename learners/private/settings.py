@@ -29,6 +29,7 @@ class Settings:
     # where a column's mass is in wide bounds (support_posterior.py)
     support_halvings: int = 6  #: the narrowest interval is 2^-6 of the bounds
     anywhere: float = 0.1  #: fraction of the mass outside of its interval
+    least_inside: float = 0.9  #: fraction of a target's records inside its interval
     #: prior probability of the whole bounds, against all narrower ones
     whole_probability: float = 0.5
     whole_columns: float = 4.0  #: weight of that prior, in columns

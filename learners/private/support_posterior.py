@@ -7,6 +7,7 @@ average over them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -89,12 +90,26 @@ class SupportPosterior:
         """Return the expected fraction of the interval below some positions, shape (positions,)."""
         return np.asarray(self.probabilities @ _inside_below(x))
 
-    def ends(self, tail: float) -> tuple[float, float]:
-        """Return the positions beyond which an expected fraction ``tail`` of the interval lies, on either side."""
+    def ends(self, noisy: np.ndarray, variance: float, tail: float) -> tuple[float, float]:
+        """Return the positions beyond which an expected fraction ``tail`` of the interval lies, on either side.
+
+        The whole bounds if the bins between them seem to hold too few records: a frequent value in one bin would also make
+        a narrow interval. Of k bins there and l others, the sum of the k and one minus that of the others have noise of
+        variance k v and l v; their mean by precision and its std must reach ``least_inside``.
+
+        Args:
+            noisy: fractions of the last update, shape (bins,).
+            variance: noise variance v of each.
+            tail: fraction.
+        """
         grid = np.linspace(0, 1, 4 * PLACES + 1)
         rising = self.interval_cdf(grid) + 1e-12 * np.arange(len(grid))
         low, high = np.interp([tail, 1 - tail], rising, grid)
-        return float(low), float(high)
+        met = (self.edges[:-1] < high) & (self.edges[1:] > low)
+        k, others = int(met.sum()), int((~met).sum())
+        inside = (others * noisy[met].sum() + k * (1 - noisy[~met].sum())) / len(met)
+        std = math.sqrt(variance * k * others / len(met))
+        return (float(low), float(high)) if inside + std >= SETTINGS.least_inside else (0.0, 1.0)
 
     def below(self, x: np.ndarray) -> np.ndarray:
         """Return fractions below some positions under each interval, shape (intervals, positions)."""

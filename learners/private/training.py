@@ -133,7 +133,9 @@ class _Training:
         tail = float(np.clip(2 * noise, SETTINGS.target_tail, SETTINGS.max_target_tail))
         if self.outcome.kind == "number":
             excess = noise - SETTINGS.counted_noise
-            target = counted.within_support(SETTINGS.support_rate * excess, tail)
+            target = counted.within_support(
+                self.marginals.records, SETTINGS.support_rate * excess, tail
+            )
             if excess > 0:  # for synthetic records, too
                 self.marginals = replace(self.marginals, target=target)
             low, high = target.quantiles(np.array([tail, 1 - tail]))

@@ -234,6 +234,20 @@ def test_a_number_of_few_whole_values_is_none_of_classes(high: int, records: int
     assert np.mean((values - test["y"]) ** 2) < test["y"].var()
 
 
+def test_a_number_that_is_often_zero_is_no_narrow_one() -> None:
+    """Three fifths are 0, the others up to 100: better than the mean, where limits about 0 would be a fifth worse."""
+    table = frame(1400, seed=6)
+    rng = np.random.default_rng(6)
+    some = rng.random(1400) < expit(2 * table["a"] - 0.5)
+    table = table.assign(y=np.where(some, rng.uniform(0, 100, 1400), 0))
+    schema = Schema(FEATURES, Column("y", "number", 0, 100))
+    gates = federation(table[:400], schema, "1")
+    model = private.learn(gates, private.Outcome.of(schema, True), np.random.default_rng(0))
+    test = table[400:]
+    values = model.outcome.values(model.predictions(encoded(test)))
+    assert np.mean((values - test["y"]) ** 2) < test["y"].var()
+
+
 def test_numbers_with_bounds_that_are_far_too_wide() -> None:
     """Limits move to where the mass is, and most of the variance is explained."""
     model, _ = fitted("number")

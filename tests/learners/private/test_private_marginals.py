@@ -99,7 +99,7 @@ def test_noise_hides_no_fractions_without_a_support_or_a_fraction() -> None:
     noisy = np.r_[2400.0, np.zeros(15)]
     for blank, fraction in ((ColumnEstimate.blank(WIDE), 1), (ColumnEstimate.of_target(WIDE), -1)):
         own = blank.updated(noisy, 1.0, 2400)
-        assert own.within_support(fraction, 0.05).shares == pytest.approx(own.shares)
+        assert own.within_support(2400, fraction, 0.05).shares == pytest.approx(own.shares)
 
 
 @pytest.mark.parametrize("place", [0, 8, 15])
@@ -111,7 +111,7 @@ def test_a_target_in_one_bin_of_its_bounds_is_found_under_noise(place: int) -> N
         noisy[place] += 400
         own = ColumnEstimate.of_target(WIDE).updated(noisy, 60.0**2, 400)
         near = np.abs(np.arange(16) - place) < 2
-        found.append(own.within_support(0.4, 0.05).shares[~near].sum())
+        found.append(own.within_support(400, 0.4, 0.05).shares[~near].sum())
         counted.append(own.shares[~near].sum())
     assert np.mean(found) < 0.05 < np.mean(counted)
 
@@ -121,7 +121,18 @@ def test_a_target_of_few_whole_values_is_found_under_noise() -> None:
     noisy = np.random.default_rng(1).normal(0, 60, 21)
     noisy[0] += 400
     own = ColumnEstimate.of_target(Column("y", "integer", 0, 20)).updated(noisy, 60.0**2, 400)
-    assert own.within_support(0.4, 0.05).shares[:4].sum() > 0.95 > own.shares[:4].sum()
+    assert own.within_support(400, 0.4, 0.05).shares[:4].sum() > 0.95 > own.shares[:4].sum()
+
+
+@pytest.mark.parametrize("others", [np.r_[np.zeros(14), 1.0], np.full(15, 1 / 15)])
+def test_a_target_that_is_often_zero_keeps_its_bounds_under_noise(others: np.ndarray) -> None:
+    """Half of 400 records at one end, the others at the other end or all over, noise of 30: both halves are kept."""
+    rng, kept = np.random.default_rng(4), []
+    for _ in range(20):
+        noisy = 200 * np.r_[1.0, others] + rng.normal(0, 30, 16)
+        own = ColumnEstimate.of_target(WIDE).updated(noisy, 30.0**2, 400)
+        kept.append(own.within_support(400, 0.1, 0.05).shares[1:].sum())
+    assert min(kept) > 0.25
 
 
 def test_a_target_all_over_its_bounds_keeps_them_under_noise() -> None:
@@ -129,7 +140,11 @@ def test_a_target_all_over_its_bounds_keeps_them_under_noise() -> None:
     rng, widths = np.random.default_rng(3), []
     for _ in range(20):
         noisy = 25 + rng.normal(0, 60, 16)
-        own = ColumnEstimate.of_target(WIDE).updated(noisy, 60.0**2, 400).within_support(0.4, 0.05)
+        own = (
+            ColumnEstimate.of_target(WIDE)
+            .updated(noisy, 60.0**2, 400)
+            .within_support(400, 0.4, 0.05)
+        )
         low, high = own.quantiles(np.array([0.05, 0.95]))
         widths.append((high - low) / (own.edges[-1] - own.edges[0]))
     assert np.mean(widths) > 0.7
