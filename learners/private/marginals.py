@@ -63,6 +63,13 @@ class ColumnEstimate:
         return np.concatenate([[low], self.cuts, [high]])
 
     @property
+    def cells(self) -> np.ndarray:
+        """The edges halfway between the values of neighbouring bins: for whole numbers, a bin from a to below b holds a to b - 1."""
+        if self.column.kind == "number":
+            return self.edges
+        return np.append(self.edges[:-1], self.edges[-1] + 1) - 0.5
+
+    @property
     def positions(self) -> np.ndarray:
         """The edges as fractions of the bounds' interval, from 0 to 1; evenly if each value has its own bin."""
         if one_bin_each(self.column):
@@ -87,6 +94,16 @@ class ColumnEstimate:
         """Return quantiles at some fractions, linear within bins."""
         rising = self.cdf + 1e-9 * np.arange(len(self.shares) + 1)
         return np.asarray(np.interp(levels, rising / rising[-1], self.edges))
+
+    def limits(self, tail: float) -> tuple[float, float]:
+        """Return the quantiles at a tail and one minus it; of whole numbers, different values of records."""
+        rising = self.cdf + 1e-9 * np.arange(len(self.shares) + 1)
+        low, high = np.interp([tail, 1 - tail], rising / rising[-1], self.cells)
+        if self.column.kind == "number":
+            return float(low), float(high)
+        least, most = self.column.bounds
+        low, high = (float(end) + 0.0 for end in np.clip(np.rint([low, high]), least, most))
+        return (low, high) if low < high else (max(low - 1, least), min(high + 1, most))
 
     def within_support(self, records: float, fraction: float, tail: float) -> ColumnEstimate:
         """Return fractions of the records: those between the support's ends, mixed with its expected distribution.

@@ -138,17 +138,17 @@ class _Training:
             )
             if excess > 0:  # for synthetic records, too
                 self.marginals = replace(self.marginals, target=target)
-            low, high = target.quantiles(np.array([tail, 1 - tail]))
-            width = target.edges[-1] - target.edges[0]
-            if high - low > 2.0**-30 * width:
-                self.outcome = replace(self.outcome, lower=float(low), upper=float(high))
-            middles = self.outcome.targets((target.edges[:-1] + target.edges[1:]) / 2)[:, 0]
+            low, high = target.limits(tail)
+            cells = target.cells
+            if high - low > 2.0**-30 * (cells[-1] - cells[0]):
+                self.outcome = replace(self.outcome, lower=low, upper=high)
+            middles = self.outcome.targets((cells[:-1] + cells[1:]) / 2)[:, 0]
             self.means = np.array([float(target.shares @ middles)])
             distance = np.abs(middles - self.means[0])
             self.variance = float(target.shares @ distance**2) + 1e-4
             self.reach = _residual_clip(target.shares, distance / math.sqrt(self.variance))
             shift = target.shares - counted.shares
-            var = _mean_var(target.shares, shift, self.outcome.targets(target.edges)[:, 0], noise)
+            var = _mean_var(target.shares, shift, self.outcome.targets(cells)[:, 0], noise)
             self.free = math.sqrt(min(self.variance, var))
         else:
             if rates is None:  # a number from 0 to 1

@@ -135,6 +135,19 @@ def test_a_target_that_is_often_zero_keeps_its_bounds_under_noise(others: np.nda
     assert min(kept) > 0.25
 
 
+def test_limits_of_whole_numbers_are_values_that_records_have() -> None:
+    """Zeros and ones, and few others; also if all are 0, and in bins of several values."""
+    few, many = Column("y", "integer", 0, 20), Column("y", "integer", -5, 1000)
+    counts = np.r_[400.0, 400, 200, np.zeros(18)]
+    own = ColumnEstimate.of_target(few).updated(counts, 1e-9, 1000)
+    assert own.limits(0.002) == (0, 2) and own.limits(0.25) == (0, 1)
+    own = ColumnEstimate.of_target(few).updated(np.r_[1000.0, np.zeros(20)], 1e-9, 1000)
+    assert own.limits(0.002) == (0, 1)
+    low, high = ColumnEstimate.of_target(many).limits(0.0)
+    assert (low, high) == (-5, 1000)
+    assert np.allclose(np.diff(ColumnEstimate.of_target(few).cells), 1)
+
+
 def test_a_target_all_over_its_bounds_keeps_them_under_noise() -> None:
     """400 records evenly in 16 bins, noise of 60: nearly all of the bounds remain between the quantiles."""
     rng, widths = np.random.default_rng(3), []
