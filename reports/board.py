@@ -11,7 +11,7 @@ from privfed.reports import remarks
 from privfed.reports.budget import AT_HOME, PolicyReport, Report
 from privfed.reports.epsilons import attained
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import SUBJECTS, caveat, claim, render, size, strongest, verdict
+from privfed.reports.page import SUBJECTS, caveat, claim, render, size, strongest, unread, verdict
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         allowed = " This contradicts no guarantee stated here." if good else ""
         yield f"Tried in the simulation: {strongest(finding)}.{allowed}"
     if policy.above and not policy.broken:
-        yield f"Tried in the simulation, and consistent with the guarantee: {verdict(policy.above[0])}."
+        yield f"Tried in the simulation, and consistent with the guarantee: {verdict(policy.above[0])}{unread(policy.above[0])}."
     if policy.at_home:
-        yield f"Tried in the simulation, {AT_HOME}: {verdict(policy.at_home[0])}."
+        yield f"Tried in the simulation, {AT_HOME}: {verdict(policy.at_home[0])}{unread(policy.at_home[0])}."
     attacks = policy.attacks
     if attacks.looked:
         exposed, best = "", None if policy.above else attained(policy)

@@ -12,7 +12,16 @@ from privfed.questions.exact import at_delta, shown, shown_percent
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.epsilons import Epsilons, epsilons
 from privfed.reports.metrics import MetricValue
-from privfed.reports.page import figure_of, number, percent, plain_words, render, size, verdict
+from privfed.reports.page import (
+    figure_of,
+    number,
+    percent,
+    plain_words,
+    render,
+    size,
+    unread,
+    verdict,
+)
 
 NONE = "none"  #: A value that one of the runs lacks
 #: A policy that one of the runs lacks; distinct from a policy without a guarantee.
@@ -262,7 +271,7 @@ def _words(finding: Finding | None, absent: str) -> str:
     ends = ""
     if finding.low is not None and finding.high is not None:
         ends = f" ({figure_of(finding, finding.low)} to {figure_of(finding, finding.high)})"
-    return f"{verdict(finding)}{ends}{'' if finding.state == 'found' else ': nothing above chance'}"
+    return f"{verdict(finding)}{ends}{unread(finding)}{'' if finding.state == 'found' else ': nothing above chance'}"
 
 
 def _together(before: Report, now: Report) -> Line:

@@ -79,6 +79,7 @@ def _environment() -> jinja2.Environment:
             respondents,
             verdict,
             strongest,
+            unread,
             figure_of,
             reach_of,
             share,
@@ -309,8 +310,14 @@ def score_names(report: Report) -> list[tuple[str, str]]:
 
 def strongest(finding: Finding) -> str:
     """Return a finding in plain language, with its figure."""
-    harm = finding.harm[:1].upper() + finding.harm[1:]
-    return f"{harm}: {verdict(finding)}" if harm else verdict(finding)
+    harm = finding.harm and f"{finding.harm[:1].upper()}{finding.harm[1:]}: "
+    return f"{harm}{verdict(finding)}{unread(finding)}"
+
+
+def unread(finding: Finding) -> str:
+    """Return what to add to a finding's figure if the attack was cut short, as more might be found; else nothing."""
+    cut_short = finding.state == "found" and finding.partial
+    return f"; more may be found: {finding.partial}" if cut_short else ""
 
 
 def verdict(finding: Finding) -> str:

@@ -12,7 +12,7 @@ from privfed.errors import number_of
 from privfed.questions.exact import shown, shown_delta
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.metrics import judged_by
-from privfed.reports.page import claim, number, render, verdict
+from privfed.reports.page import claim, number, render, unread, verdict
 
 State = Literal["met", "not met", "examined", "not examined", "outside"]
 #: Epsilon up to which SP 800-226 calls a guarantee strong, and above which almost meaningless; a large delta.
@@ -135,7 +135,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
 def _finding_text(finding: Finding) -> str:
     """A finding with the releases that it read, as on the engineer's page."""
     source = f" of {', '.join(finding.releases)}" if finding.releases else ""
-    return f"{finding.attack}{source}: {finding.why_not or verdict(finding)} ({finding.state})"
+    return f"{finding.attack}{source}: {finding.why_not or verdict(finding) + unread(finding)} ({finding.state})"
 
 
 def _disjoint_pairs(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:

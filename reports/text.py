@@ -8,7 +8,7 @@ from privfed.questions.exact import at_delta, shown, shown_delta
 from privfed.reports.budget import AT_HOME, IDLE, PolicyReport, Report
 from privfed.reports.composed import Composed
 from privfed.reports.metrics import MetricValue
-from privfed.reports.page import figure_of, verdict
+from privfed.reports.page import figure_of, unread, verdict
 from privfed.reports.remarks import remarks
 
 #: Note on withheld results if ledgers are persistent.
@@ -142,6 +142,6 @@ def finding_lines(findings: Sequence[Finding]) -> str:
         baseline = f"baseline {figure_of(finding, finding.baseline)}"
         if finding.baseline is None:
             baseline = ": ".join(["no baseline", *filter(None, [finding.detail.get("note")])])
-        result = f"{verdict(finding)}; {baseline}"
+        result = f"{verdict(finding)}; {baseline}{unread(finding)}"
         lines.append(f"  {finding.state:10} {finding.attack:20} {finding.why_not or result}")
     return "\n".join(lines)

@@ -41,7 +41,7 @@ from privfed.reports.page import (
     verdict,
 )
 from privfed.reports.remarks import to_do
-from privfed.reports.text import summary
+from privfed.reports.text import finding_lines, summary
 from privfed.study import Study
 from tests.reported import BUDGET, NOISY, client_of
 
@@ -524,6 +524,25 @@ def test_an_attack_that_did_not_look_has_no_figure() -> None:
     text = _page(_policy(_client(), (blind,)))
     assert "not looked: 1 of 1 large" in text and "members found" not in text
     assert "not looked" not in _page(_policy(_client(), (replace(blind, partial=""),)))
+
+
+def test_a_figure_of_an_attack_that_was_cut_short_is_a_lower_bound_everywhere() -> None:
+    """With the extra `lattice` it may be far larger: a card without that would be read as all there is to find."""
+    missing = "no lattices were reduced"
+    found = Finding(
+        "pool", "Who?", "share of members named", 0.37, of=1.0, severity=Severity.BREACH
+    )
+    found = replace(found, baseline=0.0, harm="someone can tell")
+    for partial in ("", missing):
+        policy = _policy(_client(), (replace(found, partial=partial),))
+        report = Report(Study.built_in(), (policy,), "0")
+        pages = (
+            _page(policy),
+            board_page(report),
+            finding_lines(policy.findings),
+        )
+        for text in pages:
+            assert (f"more may be found: {missing}" in text) == bool(partial)
 
 
 def test_an_attack_that_looked_in_part_is_told_as_both() -> None:
