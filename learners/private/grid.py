@@ -14,17 +14,17 @@ WHOLE = 32  #: Maximum number of integer values with a bin each
 APART = 2.0**-40  #: Minimum distance of thresholds, as a fraction of the bounds' distance
 
 
-def one_bin_each(column: Column) -> bool:
-    """Whether every value of the column has its own bin from the start."""
+def one_bin_each(column: Column, whole: int = WHOLE) -> bool:
+    """Whether every value of the column has its own bin from the start: at most ``whole`` integers, or a category."""
     low, high = column.bounds
-    limit = MOST_CUTS if column.kind == "category" else WHOLE
+    limit = MOST_CUTS if column.kind == "category" else whole
     return column.kind != "number" and np.floor(high) - np.ceil(low) + 1 <= limit
 
 
-def first_cuts(column: Column, bins: int) -> np.ndarray:
+def first_cuts(column: Column, bins: int, whole: int = WHOLE) -> np.ndarray:
     """Return the first thresholds: one per value, or equal-width bins over the public bounds."""
     low, high = column.bounds
-    if one_bin_each(column):
+    if one_bin_each(column, whole):
         return np.arange(np.ceil(low) + 1, np.floor(high) + 1)
     return settled(np.linspace(low, high, bins + 1), column)
 

@@ -42,8 +42,9 @@ class ColumnEstimate:
 
     @classmethod
     def of_target(cls, column: Column) -> ColumnEstimate:
-        """Return the same of a number to predict, with a support."""
-        estimate = cls.blank(column)
+        """Return the same of a number to predict, with a support; more than ``first_bins`` whole numbers share bins."""
+        cuts = first_cuts(column, SETTINGS.first_bins, SETTINGS.first_bins)
+        estimate = cls(column, cuts, np.zeros(len(cuts) + 1))
         return replace(estimate, support=SupportPosterior.blank(estimate.positions))
 
     @classmethod
@@ -70,9 +71,15 @@ class ColumnEstimate:
         return np.append(self.edges[:-1], self.edges[-1] + 1) - 0.5
 
     @property
+    def each(self) -> bool:
+        """Whether every value has its own bin."""
+        low, high = self.column.bounds
+        return one_bin_each(self.column) and len(self.cuts) == np.floor(high) - np.ceil(low)
+
+    @property
     def positions(self) -> np.ndarray:
         """The edges as fractions of the bounds' interval, from 0 to 1; evenly if each value has its own bin."""
-        if one_bin_each(self.column):
+        if self.each:
             return np.linspace(0, 1, len(self.cuts) + 2)
         low, high = self.column.bounds
         return np.asarray((self.edges - low) / (high - low))
@@ -133,7 +140,7 @@ class ColumnEstimate:
         An outermost bin far wider than its neighbour is halved repeatedly towards it, as a bound says little about
         where a tail ends.
         """
-        if one_bin_each(self.column):
+        if self.each:
             return self
         levels, (low, high) = np.linspace(0, 1, bins + 1), self.column.bounds
         if self.beliefs is None:

@@ -117,11 +117,33 @@ def test_a_target_in_one_bin_of_its_bounds_is_found_under_noise(place: int) -> N
 
 
 def test_a_target_of_few_whole_values_is_found_under_noise() -> None:
-    """400 records of value 0 among 0 to 20: their bin, though the last one has no width."""
-    noisy = np.random.default_rng(1).normal(0, 60, 21)
+    """400 records of value 0 among 0 to 15: their bin, though the last one has no width."""
+    noisy = np.random.default_rng(1).normal(0, 60, 16)
     noisy[0] += 400
-    own = ColumnEstimate.of_target(Column("y", "integer", 0, 20)).updated(noisy, 60.0**2, 400)
+    own = ColumnEstimate.of_target(Column("y", "integer", 0, 15)).updated(noisy, 60.0**2, 400)
     assert own.within_support(400, 0.4, 0.05).shares[:4].sum() > 0.95 > own.shares[:4].sum()
+
+
+def test_whole_numbers_to_predict_share_bins_until_their_mass_is_located() -> None:
+    """400 records at 8 to 12 of 1 to 29, noise of 60 in two rounds: a bin each has more noise in the mean."""
+    column, rng = Column("y", "integer", 1, 29), np.random.default_rng(2)
+    y = rng.integers(8, 13, 400)
+    errors = []
+    for blank in (ColumnEstimate.of_target(column), ColumnEstimate.blank(column)):
+        for _ in range(100):
+            own = blank
+            for finer in (False, True):
+                own = own.closer(6) if finer else own
+                exact = np.bincount(
+                    np.searchsorted(own.cuts, y, side="right"), minlength=len(own.counts)
+                )
+                own = own.updated(exact + rng.normal(0, 60, len(exact)), 60.0**2, 400)
+            errors.append(own.shares @ (own.cells[:-1] + own.cells[1:]) / 2 - y.mean())
+    shared, single = np.abs(errors).reshape(2, 100).mean(axis=1)
+    assert shared < 0.8 * single
+    assert len(ColumnEstimate.of_target(column).cuts) == 15
+    exact = ColumnEstimate.of_target(column).updated(np.r_[np.zeros(15), 400.0], 1e-9, 400)
+    assert 28 in exact.closer(16).cuts
 
 
 @pytest.mark.parametrize("others", [np.r_[np.zeros(14), 1.0], np.full(15, 1 / 15)])
@@ -137,11 +159,11 @@ def test_a_target_that_is_often_zero_keeps_its_bounds_under_noise(others: np.nda
 
 def test_limits_of_whole_numbers_are_values_that_records_have() -> None:
     """Zeros and ones, and few others; also if all are 0, and in bins of several values."""
-    few, many = Column("y", "integer", 0, 20), Column("y", "integer", -5, 1000)
-    counts = np.r_[400.0, 400, 200, np.zeros(18)]
+    few, many = Column("y", "integer", 0, 15), Column("y", "integer", -5, 1000)
+    counts = np.r_[400.0, 400, 200, np.zeros(13)]
     own = ColumnEstimate.of_target(few).updated(counts, 1e-9, 1000)
     assert own.limits(0.002) == (0, 2) and own.limits(0.25) == (0, 1)
-    own = ColumnEstimate.of_target(few).updated(np.r_[1000.0, np.zeros(20)], 1e-9, 1000)
+    own = ColumnEstimate.of_target(few).updated(np.r_[1000.0, np.zeros(15)], 1e-9, 1000)
     assert own.limits(0.002) == (0, 1)
     low, high = ColumnEstimate.of_target(many).limits(0.0)
     assert (low, high) == (-5, 1000)
