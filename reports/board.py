@@ -163,11 +163,11 @@ def _risk(policy: PolicyReport) -> Iterator[str]:
         )
     for finding in policy.broken[:1]:
         allowed = " This contradicts no guarantee stated here." if good else ""
-        yield f"Tried in the simulation: {strongest(finding)}.{allowed}"
+        yield f"Tried in the simulation: {strongest(finding)}{unread(finding, policy.findings)}.{allowed}"
     if policy.above and not policy.broken:
-        yield f"Tried in the simulation, and consistent with the guarantee: {verdict(policy.above[0])}{unread(policy.above[0])}."
+        yield f"Tried in the simulation, and consistent with the guarantee: {verdict(policy.above[0])}{unread(policy.above[0], policy.findings)}."
     if policy.at_home:
-        yield f"Tried in the simulation, {AT_HOME}: {verdict(policy.at_home[0])}{unread(policy.at_home[0])}."
+        yield f"Tried in the simulation, {AT_HOME}: {verdict(policy.at_home[0])}{unread(policy.at_home[0], policy.findings)}."
     attacks = policy.attacks
     if attacks.looked:
         exposed, best = "", None if policy.above else attained(policy)

@@ -25,7 +25,7 @@ from privfed.questions.exact import shown, shown_delta
 from privfed.reports.board import answers, uncovered
 from privfed.reports.budget import PolicyReport, Report
 from privfed.reports.metrics import MetricValue
-from privfed.reports.page import SUBJECTS, claim, number, strongest
+from privfed.reports.page import SUBJECTS, claim, number, strongest, unread
 from privfed.reports.provenance import provenance, utc
 
 #: Keys that a person must fill in for a deployment, under ``[about.registry]``.
@@ -276,7 +276,7 @@ def _answers(source: Source, measures: list[str]) -> Iterator[tuple[int, dict[st
     for question, lines in texts.items():
         if any(lines):
             yield question, {"text": _html(lines), "gauge": None, "list": None}
-    harms = [strongest(finding) for finding in policy.broken]
+    harms = [strongest(f) + unread(f, policy.findings) for f in policy.broken]
     lists = {
         321: [f"{SUBJECTS[policy.account.policy.unit].one}: {harms[0]}"] if harms else [],
         322: sorted({finding.question for finding in policy.findings if finding.risk}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from shutil import which
@@ -311,13 +311,19 @@ def score_names(report: Report) -> list[tuple[str, str]]:
 def strongest(finding: Finding) -> str:
     """Return a finding in plain language, with its figure."""
     harm = finding.harm and f"{finding.harm[:1].upper()}{finding.harm[1:]}: "
-    return f"{harm}{verdict(finding)}{unread(finding)}"
+    return f"{harm}{verdict(finding)}"
 
 
-def unread(finding: Finding) -> str:
-    """Return what to add to a finding's figure if the attack was cut short, as more might be found; else nothing."""
-    cut_short = finding.state == "found" and finding.partial
-    return f"; more may be found: {finding.partial}" if cut_short else ""
+def unread(finding: Finding, others: Iterable[Finding] = ()) -> str:
+    """Return what to add to a finding's figure if its attack was cut short, as more might be found; else nothing.
+
+    ``others`` are the policy's findings: of one attack's measures the strongest may be the one that was cut short.
+    """
+    same = [finding, *(other for other in others if other.attack == finding.attack)]
+    reasons = dict.fromkeys(one.partial for one in same if one.partial)
+    return (
+        f"; more may be found: {'; '.join(reasons)}" if reasons and finding.state == "found" else ""
+    )
 
 
 def verdict(finding: Finding) -> str:

@@ -60,9 +60,9 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
     yield "performance", _performance(policy, withheld) + simulated
     attacks = policy.attacks
     for label, prefix, names in (
-        ("found by", "", attacks.found),
-        ("found", "consistent with the guarantee: ", attacks.allowed),
-        ("found", f"{AT_HOME}: ", attacks.at_home),
+        ("found by", "", _with_rest(policy, attacks.found)),
+        ("found", "consistent with the guarantee: ", _with_rest(policy, attacks.allowed)),
+        ("found", f"{AT_HOME}: ", _with_rest(policy, attacks.at_home)),
         ("nothing found", "", attacks.looked),
         ("not looked", "", _with_reasons(attacks.not_looked)),
         ("audits", "no contradiction found by ", attacks.audited),
@@ -71,6 +71,14 @@ def _rows(policy: PolicyReport, withheld: bool) -> Iterator[tuple[str, str]]:
             yield label, prefix + ", ".join(names)
     notes = [policy.metrics[key] for key in ("released", "hint") if key in policy.metrics]
     yield from (("note", text) for text in (*notes, *remarks(policy)))
+
+
+def _with_rest(policy: PolicyReport, found: Sequence[str]) -> list[str]:
+    """Return attacks that found something, with what kept them from finding more."""
+    by_name = {
+        f.attack: unread(f, policy.findings)[2:] for f in policy.findings if f.state == "found"
+    }
+    return [f"{name} ({by_name[name]})" if by_name[name] else name for name in found]
 
 
 def _with_reasons(not_looked: Mapping[str, str]) -> list[str]:

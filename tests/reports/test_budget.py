@@ -530,19 +530,21 @@ def test_a_figure_of_an_attack_that_was_cut_short_is_a_lower_bound_everywhere() 
     """With the extra `lattice` it may be far larger: a card without that would be read as all there is to find."""
     missing = "no lattices were reduced"
     found = Finding(
-        "pool", "Who?", "share of members named", 0.37, of=1.0, severity=Severity.BREACH
+        "pool", "Who?", "share of members found", 0.37, of=1.0, severity=Severity.BREACH
     )
-    found = replace(found, baseline=0.0, harm="someone can tell")
+    found = replace(found, baseline=0.01, harm="someone can tell")
+    exact = replace(found, metric="share of members named", value=0.01)
     for partial in ("", missing):
-        policy = _policy(_client(), (replace(found, partial=partial),))
-        report = Report(Study.built_in(), (policy,), "0")
-        pages = (
-            _page(policy),
-            board_page(report),
-            finding_lines(policy.findings),
-        )
-        for text in pages:
-            assert (f"more may be found: {missing}" in text) == bool(partial)
+        for both in (
+            (replace(found, partial=partial),),
+            (found, replace(exact, partial=partial)),
+        ):
+            policy = _policy(_client(), both)
+            report = Report(Study.built_in(), (policy,), "0")
+            card = _page(policy).split("all attacks")[0]
+            pages = card, board_page(report), summary(report), finding_lines(both)
+            for text in pages:
+                assert (f"more may be found: {missing}" in text) == bool(partial)
 
 
 def test_an_attack_that_looked_in_part_is_told_as_both() -> None:
