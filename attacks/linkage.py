@@ -9,7 +9,7 @@ never answered: the control group. By chance an own book ranks first among k str
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,7 +96,9 @@ class Linkage(Attack):
             bits = SingleBits.concatenate(evidence.bits)
             if bits.holders.any() and bits.others.any():
                 guess, n_holders = bits.curve(answered=False).at(RATE), int(bits.holders.sum())
-                findings.append(self._rate(BITS, bits.curve(), guess, n_holders, **fields))
+                harm = "one answer of a person can tell that a rule is theirs"
+                figures = self._rate(BITS, bits.curve(), guess, n_holders, **fields)
+                findings.append(replace(figures, harm=harm))
         return findings
 
     def _rate(

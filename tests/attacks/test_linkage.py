@@ -63,6 +63,9 @@ def test_levels_hand_individuals_over(control: bool) -> None:
     assert found[LINKED].value > 0.95
     assert found[LINKED].severity == "some"
     assert found[BITS].value > (found[BITS].baseline or 0)
+    assert (
+        "one answer" in found[BITS].harm and "answers" in found[LINKED].harm
+    )  # of what is counted
     assert found[LINKED].detail["strangers"] == PEOPLE - (not control)
 
 
