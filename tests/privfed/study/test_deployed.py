@@ -106,7 +106,10 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     lines = (folder / "progress").read_text().splitlines()
     assert " round 1: " in lines[0] and lines[-1].endswith(" learned")
     assert all(f"{name} " in line for name in OWNERS for line in lines[:-1])
-    assert chosen.replay().to_dict() == model.to_dict()
+    replayed = chosen.replay()
+    assert replayed.to_dict() == model.to_dict()
+    assert "on the word of the data owners' gates: epsilon " in replayed.describe()
+    assert "according to the model file, on the word of" in model.describe()
     capsys.readouterr()
     for given, name in enumerate(OWNERS):
         assert status(["report", str(chosen.out)]) == BAD_INPUT
