@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 
-from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryError
+from privfed.errors import InputError, NobodyAnswered, Note, PluginError, PolicyError, QueryError
 from privfed.exchange.disclosure import Disclosure, nothing_released
 from privfed.learners.parameters import Constraints, check_values
 from privfed.learners.plain import plain, restored
@@ -412,7 +412,13 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
 
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: Any = None) -> np.ndarray:
         """Return the most probable class of each row; ties: the first."""
-        return np.asarray(self.classes_[self.predict_proba(X, client=client).argmax(axis=1)])
+        probabilities = np.asarray(self.predict_proba(X, client=client))
+        if probabilities.shape[1:] != self.classes_.shape:
+            raise PluginError(
+                f"{type(self).__name__}: predict_proba gives an array of shape {probabilities.shape}, not of "
+                f"(rows, {len(self.classes_)} classes)"
+            )
+        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
     def score(
         self,
@@ -589,6 +595,12 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if federation.released == before:
             raise nothing_released(name)
+        if fitted is not self:
+            raise PluginError(
+                f"{name}: fit returns a {type(fitted).__name__}, not the learner; end it with return self"
+            )
+        if "schema_" not in vars(self):
+            raise PluginError(f"{name}: fit does not begin with self._start(federation)")
         self.privacy_ = federation.privacy()
         if isinstance(self, FederatedRegressor):
             self._note_limits()

@@ -5,6 +5,7 @@ Typed MessagePack by msgspec. Decoding builds only the requested type, within a 
 
 import hashlib
 import math
+import re
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -42,8 +43,16 @@ def decode(data: bytes, type_: type[T], limit: int = LIMIT) -> T:
 
 
 def canonical(value: T) -> bytes:
-    """Encode a value in the types that its class declares."""
-    return _ENCODER.encode(decode(_ENCODER.encode(value), type(value)))
+    """Encode a value in the types that its class declares (WireError: a field has another type)."""
+    encoded, type_ = _ENCODER.encode(value), type(value)
+    try:
+        return _ENCODER.encode(msgspec.msgpack.decode(encoded, type=type_, dec_hook=_decode_hook))
+    except msgspec.ValidationError as error:
+        where = re.search(r"`\$\.?(.+?)`$", str(error))  # the rest of the text may hold a value
+        field = f"field {where[1]} has" if where else "its fields have"
+        raise WireError(
+            f"{type_.__name__}: {field} another type than declared; convert the value, or correct the annotation"
+        ) from None
 
 
 def decode_canonical(data: bytes, type_: type[T]) -> T:

@@ -252,7 +252,7 @@ class Deployment:
         heads = {client: [head.seq, head.hash] for client, head in disclosure.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
         metrics |= {"seconds": perf_counter() - started}
-        metrics |= {"questions": disclosure.questions, "rounds": disclosure.rounds}
+        metrics |= {"queries": disclosure.questions, "rounds": disclosure.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
         output.list_files()
         if stopped is not None:

@@ -505,7 +505,8 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
         "released": policy.released,
         "unprotected": policy.unprotected,
         "bytes": sum(client.bytes for client in policy.clients),
-        **{key: metrics.get(key) for key in ("questions", "rounds", "seconds", "stopped")},
+        "queries": metrics.get("queries", metrics.get("questions")),  # the name in earlier versions
+        **{key: metrics.get(key) for key in ("rounds", "seconds", "stopped")},
         "notes": NEXT.join(metrics.get("warnings", [])) or None,
         "secure": policy.secure,
     }

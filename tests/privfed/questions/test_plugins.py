@@ -88,6 +88,10 @@ def test_broken_plugin(fresh: pytest.MonkeyPatch, value: str) -> None:
         ("X = 1", "is not a class derived from Attack"),
         ("from privfed.extend import AdditiveNoise as X", "is not a class derived from Attack"),
         ("from privfed.extend import Attack as X", "is not finished; write run"),
+        (
+            "from privfed.extend import Attack\nclass X(Attack):\n    name = 'x'\n    def run(self, *_): return []",
+            "is not finished; write question = ...",
+        ),
         ("from privfed.attacks.verbatim import Verbatim as X", "calls itself 'verbatim'"),
     ],
 )

@@ -120,6 +120,15 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     assert status(["report", str(chosen.out)]) == FINE
     told = capsys.readouterr().out
     assert told.count("intact private") == 2
+    another = shutil.copy(folder / "ledgers" / "north.db", folder / "ledgers" / "west.db")
+    for command in (["ledger", "verify"], ["report"]):
+        assert status([*command, str(chosen.out)]) == BAD_INPUT
+        assert "west.db: is of data set 'north'; move it away" in capsys.readouterr().err
+    Path(another).unlink()
+    with closing(Ledger(another, dataset="west")):
+        assert status(["report", str(chosen.out)]) == BAD_INPUT
+    assert "west.db: has no row of the study" in capsys.readouterr().err
+    Path(another).unlink()
     scored = json.loads((folder / "metrics.json").read_text())
     assert (
         scored.get("told", "").startswith(
@@ -131,7 +140,7 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     page = (chosen.out / "report.html").read_text()
     assert "The records stayed with their owners" in page
     assert "one process held all the data" not in page
-    assert json.loads((folder / "metrics.json").read_text())["questions"] >= 1
+    assert json.loads((folder / "metrics.json").read_text())["queries"] >= 1
     with pytest.raises(InputError, match="holds a finished study"):
         chosen.run(connect)
 
