@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from runpy import run_path
@@ -531,7 +532,7 @@ def test_a_colon_in_a_docstring_divides_no_type(monkeypatch: pytest.MonkeyPatch)
     """On the site "the ceiling; None: spending is only counted" was of the type "the ceiling; None"."""
     napoleon = pytest.importorskip("sphinx.ext.napoleon")
     monkeypatch.syspath_prepend(ROOT / "docs")
-    import docstrings
+    docstrings = import_module("docstrings")
 
     def shown(what: str, text: str) -> str:
         lines = text.split("\n")
