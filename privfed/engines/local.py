@@ -91,7 +91,6 @@ class LocalDisclosure(ChannelDisclosure):
         """Partition one table, one row per record, among its data owners.
 
         Args:
-            frame: all owners' records, with the columns of the schema, ``client`` and ``individual``.
             target: the column to predict.
             client: the column with each record's data owner.
             individual: the column with each record's person.

@@ -107,6 +107,9 @@ def _fault(group: str, name: str, loaded: Any) -> str:
         return f"is not finished; write {lacking}"
     if lacking := ", ".join(n for n in derived.__annotations__ if not _has(loaded, derived, n)):
         return f"is not finished; write {lacking} = ..., as docs/plugins.md says"
+    params = getattr(loaded, "__dataclass_params__", None)
+    if group == "queries" and not getattr(params, "frozen", False):
+        return "is no frozen dataclass; write @dataclass(frozen=True) above it"
     word = {"queries": "kind", "learners": "__name__"}.get(group, "name")
     actual = getattr(loaded, word, None)
     if actual != name:
