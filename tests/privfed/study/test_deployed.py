@@ -213,6 +213,18 @@ def away(connect: Connect, gone: Callable[[RemoteDisclosure], bool], end: str = 
     return made
 
 
+def test_a_study_is_not_run_twice_at_once(study: Path) -> None:
+    """The journal is one process's: the second server asks nobody, and the first goes on."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+        with closing(Journal(chosen._folder() / "journal")):
+            before = rows(study)
+            with pytest.raises(InputError, match=r"journal .* in use by another process"):
+                chosen.run(connect)
+            assert rows(study) == before
+        assert (chosen.run(connect) / "model.json").exists()
+
+
 def test_a_study_goes_on_from_where_it_had_gone_on_without_an_owner(study: Path) -> None:
     """She is back when it is run again, but what she missed is not asked anew: later queries rest on the others'."""
     chosen = deployment(study)
