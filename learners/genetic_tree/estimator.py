@@ -219,8 +219,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
 
     def to_html(self) -> str:
         """Return the shared tree, or only the text: a client's own tree is shown only by name."""
-        text = f'<pre style="font-family:monospace">{escape(self.describe())}</pre>'
-        return super().to_html() if self.shared_ else text
+        return super().to_html() if self.shared_ else f"<pre>{escape(self.describe())}</pre>"
 
     @property
     def _shared_tree(self) -> PersonalTree | None:

@@ -169,7 +169,7 @@ def test_one_tree_for_all_exists_only_where_it_was_released(
         assert "describe(client='c0') shows one of those read: c0, c1, c2.\nPrivacy: " in told
         assert model.describe(client="c0").startswith("the tree of client 'c0', ")
     strange = GeneticTreeClassifier.from_dict(published.to_dict())
-    assert "not read yet: c0, c1, c2." in strange.describe() and "<pre style" in strange.to_html()
+    assert "not read yet: c0, c1, c2." in strange.describe() and "<pre>" in strange.to_html()
     assert private.to_html().startswith("<figure>") and "c0" not in private.plot().get_title(
         loc="left"
     )
