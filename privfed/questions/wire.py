@@ -44,14 +44,15 @@ def decode(data: bytes, type_: type[T], limit: int = LIMIT) -> T:
 
 def canonical(value: T) -> bytes:
     """Encode a value in the types that its class declares (WireError: a field has another type)."""
-    encoded, type_ = _ENCODER.encode(value), type(value)
+    type_ = type(value)
     try:
-        return _ENCODER.encode(msgspec.msgpack.decode(encoded, type=type_, dec_hook=_decode_hook))
-    except msgspec.ValidationError as error:
-        where = re.search(r"`\$\.?(.+?)`$", str(error))  # the rest of the text may hold a value
-        field = f"field {where[1]} has" if where else "its fields have"
+        return _ENCODER.encode(decode(_ENCODER.encode(value), type_))
+    except WireError as error:  # the text of its cause may hold a value
+        where = re.search(r"`\$\.?(.+?)`$", str(error.__context__))
+        if where is None:
+            raise
         raise WireError(
-            f"{type_.__name__}: {field} another type than declared; convert the value, or correct the annotation"
+            f"{type_.__name__}: field {where[1]} has another type than declared; convert the value, or correct the annotation"
         ) from None
 
 
