@@ -13,7 +13,7 @@ import numpy as np
 
 from privfed.attacks.deadline import MAX_WORK, Deadline
 from privfed.attacks.finding import FAILED, Finding, Risk
-from privfed.errors import InputError, PrivfedError
+from privfed.errors import InputError, PluginError, PrivfedError
 from privfed.exchange.messages import ReleasedPart
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.privacy.laws import Unknown
@@ -135,12 +135,10 @@ class Attack(ABC):
     def findings(
         self, transcript: Transcript, truth: Truth | None = None, schema: PublicSchema | None = None
     ) -> list[Finding]:
-        """Run the attack (TypeError: :meth:`run` returns something else, or what JSON cannot hold)."""
+        """Run the attack (PluginError: :meth:`run` returns something else; TypeError: what JSON cannot hold)."""
         findings = self.run(transcript, truth, schema)
         if not isinstance(findings, list) or not all(isinstance(f, Finding) for f in findings):
-            raise TypeError(
-                f"attack {self.name!r}: run gives no list of findings; write return [...]"
-            )
+            raise PluginError("run gives no list of findings; write return [...]")
         json.dumps([f.to_dict() for f in findings], default=methodcaller("tolist"), skipkeys=True)
         return findings
 
@@ -152,9 +150,10 @@ class Attack(ABC):
         return self.finding("findings before the time was up", 0, partial=partial, simulation=False)
 
     def failure(self, error: Exception) -> Finding:
-        """The finding of an attack that raised an error: its class alone, since its text may hold data; no pass."""
-        kind = type(error).__name__
-        figures = {"partial": f"it failed with {kind}", "detail": {FAILED: kind}}
+        """The finding of an attack that raised an error, by :func:`.plugins.described`; no pass."""
+        told = plugins.described(error)
+        failed = "it failed: " if isinstance(error, PrivfedError) else "it failed with "
+        figures = {"partial": failed + told, "detail": {FAILED: told}}
         return self.finding("findings before it failed", 0, **figures, simulation=False)
 
     def incomparable(self, *, drawn: bool) -> Finding:

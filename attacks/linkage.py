@@ -85,7 +85,7 @@ class Linkage(Attack):
             return []
         kinds = tuple(sorted({entry.kind for entry in entries}))
         detail = {**evidence.losses(), "questions left out": len(entries) - evidence.read}
-        partial = deadline.partial(read, len(entries), "questions")
+        partial = deadline.partial(read, len(entries), "queries")
         fields: dict[str, Any] = {"kinds": kinds, "detail": detail, "partial": partial}
         matched, strangers = standardise(*evidence.scores())
         guess = max(RATE, 1 / (1 + evidence.controls))

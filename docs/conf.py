@@ -6,12 +6,12 @@ know their way about, and it is maintained. Nothing is fetched when a page is re
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import docstrings
 import reference_pages
 
 import privfed
@@ -75,19 +75,12 @@ copyright = "the privfed authors, Apache License 2.0"
 reference_pages.write(Path(__file__).resolve().parent / "reference")
 
 
-def plain(app, what, name, obj, options, lines):  # type: ignore[no-untyped-def]
-    """Docstrings are read as text: bars and stars are formulas there, but in literals and roles."""
-    for number, line in enumerate(lines):
-        pieces = re.split(r"(`[^`]*`)", line)
-        pieces[::2] = [re.sub(r"(?<!\\)([|*])", r"\\\1", piece) for piece in pieces[::2]]
-        lines[number] = "".join(pieces)
-
-
 def skipped(app, what, name, obj, skip, options):  # type: ignore[no-untyped-def]
     """What scikit-learn adds to every estimator is on its own pages."""
     return skip or name.endswith(("_request", "metadata_routing")) or None
 
 
 def setup(app):  # type: ignore[no-untyped-def]
-    app.connect("autodoc-process-docstring", plain)
+    app.connect("autodoc-process-docstring", docstrings.kept, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", docstrings.plain)
     app.connect("autodoc-skip-member", skipped)

@@ -55,7 +55,7 @@ def house(image: Path) -> None:
         axes = figure.subplots()
         for room, others in of.items():
             direct = {one for one in others if not any(one in of[two] for two in others)}
-            for one in direct:
+            for one in sorted(direct):
                 (x, y), (x2, y2) = place[room], place[one]
                 axes.plot([x, x2], [y - 0.16, y2 + 0.16], color="#9aa5b1", lw=1, zorder=1)
         for room, (x, y) in place.items():

@@ -178,7 +178,7 @@ def _errors(described: set[str]) -> str:
         "# Exit status, refusals, errors\n\n## Exit status\n\n| status | meaning |\n|---|---|\n"
         "| 0 | done |\n| 1 | an audit, or the check of a ledger or certificate, found a fault |\n"
         "| 2 | bad input: one line for each fault, with what to write instead |\n"
-        "| 3 | a fault of privfed's own |\n| 130 | stopped by Ctrl-C |\n\n"
+        "| 3 | an internal error, of privfed or of a plugin |\n| 130 | stopped by Ctrl-C |\n\n"
         "## Why a gate refuses\n\n| reason | what it says |\n|---|---|\n"
         f"{refusals}\n\n" + "\n".join(map(_described, classes))
     )

@@ -21,6 +21,7 @@ from sklearn.exceptions import NotFittedError
 
 from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryError
 from privfed.exchange.disclosure import Disclosure, nothing_released
+from privfed.learners.contract import check_fitted, most_probable
 from privfed.learners.parameters import Constraints, check_values
 from privfed.learners.plain import plain, restored
 from privfed.learners.privacy_text import check_privacy
@@ -297,8 +298,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _feature(self, name: str) -> tuple[Column, int]:
         """Return a feature and its index (SchemaError: no such feature)."""
-        column = Schema(self.schema_.features).column(name)
-        return column, self.schema_.names.index(name)
+        return Schema(self.schema_.features).column(name), self.schema_.names.index(name)
 
     def _encode(
         self, X: pd.DataFrame | np.ndarray | Records, client: str | Sequence[str] | None = None
@@ -412,7 +412,7 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
 
     def predict(self, X: pd.DataFrame | np.ndarray, *, client: Any = None) -> np.ndarray:
         """Return the most probable class of each row; ties: the first."""
-        return np.asarray(self.classes_[self.predict_proba(X, client=client).argmax(axis=1)])
+        return most_probable(self, self.predict_proba(X, client=client))
 
     def score(
         self,
@@ -589,6 +589,7 @@ def _from_releases(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if federation.released == before:
             raise nothing_released(name)
+        check_fitted(self, fitted)
         self.privacy_ = federation.privacy()
         if isinstance(self, FederatedRegressor):
             self._note_limits()

@@ -261,4 +261,4 @@ def html_of(ax: Axes, title: str, text: str) -> str:
     )
     picture = svg_of(ax, title).replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
     escaped = escape("\n".join(lines))
-    return f'<figure>{picture}</figure>{PRINTED}<pre class="model" style="overflow-x:auto">{escaped}</pre>'
+    return f'<figure>{picture}</figure>{PRINTED}<pre class="model" style="overflow-x:auto;font-family:monospace">{escaped}</pre>'

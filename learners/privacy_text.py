@@ -17,7 +17,9 @@ def privacy_text(privacy: Mapping[str, Any] | None) -> str:
     """Return the sentence on the output of :meth:`.Disclosure.privacy`, None if that was unknown."""
     if privacy is None:
         return SEE_OWNERS
-    heading = "Privacy, according to the model file" if privacy.get("file") else "Privacy"
+    by_owners = privacy.get("by") == "owners"
+    heading = "Privacy" + ", according to the model file" * bool(privacy.get("file"))
+    heading += ", on the word of the data owners' gates" * by_owners
     if privacy["epsilon"] is None:
         return f"{heading}: {NONE}"
     epsilon = f"{shown(privacy['epsilon'])}{at_delta(privacy['delta'])}"
@@ -31,10 +33,13 @@ def privacy_text(privacy: Mapping[str, Any] | None) -> str:
             "an individual",
             "; an individual with several rules loses the sum over them",
         )
+    by = "that this study was answered" if by_owners else "that was released"
     text = (
         f"{heading}: epsilon {epsilon} for each {privacy['unit']} of {owner} ({privacy['relation']}{masks}{basis}), by all "
-        f"that was released until the model was fitted{persons}. This text costs nothing more."
+        f"{by} until the model was fitted{persons}. "
     )
+    text += "The owners' ledgers show what was charged. " * by_owners
+    text += "This text costs nothing more."
     return text + TEST * bool(privacy["noise"] == "test")
 
 

@@ -18,7 +18,7 @@ LARGEST = 2**30  #: Maximum size of a file to read, bytes
 def save(model: FederatedLearner, path: str | Path) -> None:
     """Write a fitted model as JSON, for :func:`load` (InputError: ``to_dict`` is not JSON-compatible).
 
-    With its epsilon, if known; a study's files have that of the ledgers beside the model.
+    With its epsilon, if known; a simulated study's file has none, but the ledgers beside it.
     """
     Path(path).write_text(written(model, privacy_entry(model.privacy_)), encoding="utf-8")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
-from privfed.errors import PrivfedError
+from privfed.questions.plugins import described
 
 _signals: list[int] = []
 
@@ -34,12 +34,12 @@ def noting() -> Iterator[None]:
 
 
 def survived(error: Exception) -> str:
-    """Describe a plugin's error that does not stop the study: its type, or our own text, which holds no data."""
+    """Describe a plugin's error that does not stop the study; see :func:`.plugins.described`."""
     if interrupted():
         raise error
     if os.environ.get("PRIVFED_TRACEBACK"):
         traceback.print_exc()
-    return str(error) if isinstance(error, PrivfedError) else type(error).__name__
+    return described(error)
 
 
 def interrupted() -> bool:

@@ -35,7 +35,7 @@ ROUNDING = 1e-6  #: Tolerance of a bound for rounding
 #: between clients' noise.
 CERTAIN = 4
 #: Metrics of a policy that are kept if those scored with the truth are withheld.
-UNSCORED = ("simulation", "note", "questions", "rounds", "breaches", "stopped", FAILED)
+UNSCORED = ("simulation", "note", "queries", "questions", "rounds", "breaches", "stopped", FAILED)
 #: Why an attack did not look that applies to nothing in a study.
 IDLE = "it has nothing to read in these releases, or no records to compare with"
 WHOLE = "whole records"  #: Prefix of the metric of a finding that counts unmodified records
@@ -428,7 +428,8 @@ class Report:
         """Return the command line's summary, for notebooks."""
         from privfed.reports.text import summary
 
-        return f"<pre>{escape(summary(self.published()))}</pre>"
+        text = escape(summary(self.published()))
+        return f'<pre style="font-family:monospace">{text}</pre>'
 
     @property
     def failed(self) -> list[str]:

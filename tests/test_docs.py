@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from runpy import run_path
@@ -525,3 +526,24 @@ def test_the_architecture_names_every_room_and_no_module_that_is_not_there() -> 
     for room, text in rows.items():
         for module in re.findall(r"`(\w+)`", text):
             assert (ROOT / "privfed" / room / f"{module}.py").is_file(), f"{room}: {module}"
+
+
+def test_a_colon_in_a_docstring_divides_no_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the site "the ceiling; None: spending is only counted" was of the type "the ceiling; None"."""
+    napoleon = pytest.importorskip("sphinx.ext.napoleon")
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    docstrings = import_module("docstrings")
+
+    def shown(what: str, text: str) -> str:
+        lines = text.split("\n")
+        docstrings.kept(None, what, "x", None, None, lines)
+        read = napoleon.GoogleDocstring(lines, napoleon.Config(), what=what).lines()
+        docstrings.plain(None, what, "x", None, None, read)
+        return "\n".join(read)
+
+    ceiling = "the ceiling; None: only counted\n\nRaises:\n    InputError: none is given."
+    assert shown("attribute", ceiling).startswith("the ceiling; None: only counted\n")
+    assert ":raises InputError: none is given." in shown("property", ceiling)
+    returned = shown("method", "Return it.\n\nReturns:\n    epsilon (None: unprotected), delta.")
+    assert ":returns: epsilon (None: unprotected), delta." in returned
+    assert ":rtype:" not in returned

@@ -313,7 +313,7 @@ class GeneticTreeClassifier(FederatedClassifier, _GeneticTree):
 
     Args:
         population_size: P, candidates of a generation; None for the paper's 20 (40 for numbers).
-        generations: G.
+        generations: G, the number of generations.
         depth: of the candidates, if it is public; None for the median of the clients' own.
         min_depth: minimum depth that clients try for their own trees.
         max_depth: maximum one; at most 15, as strings have 2^depth - 1 genes.

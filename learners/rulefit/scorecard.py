@@ -41,12 +41,18 @@ _LATEX = {
     "\\": "\\textbackslash{}",
     "<=": "$\\le$",
     ">=": "$\\ge$",
+    "≤": "$\\le$",
+    "≥": "$\\ge$",
+    "±": "$\\pm$",
+    "µ": "$\\mu$",
+    "μ": "$\\mu$",
+    '"': "''",  # which babel's languages do not redefine
     "<": "$<$",
     ">": "$>$",
     "|": "$|$",
 }
 _LATEX |= {"^": "\\textasciicircum{}", "~": "\\textasciitilde{}"}
-_LATEX |= {mark: f"\\{mark}" for mark in "&%$#_{}"}
+_LATEX |= {mark: f"\\{mark}" for mark in "&%$#{}"} | {"_": "\\_\\allowbreak{}"}
 #: Fraction of the variance about a total that is common to all with it, by simulation (docs/rulefit.md)
 COMMON = 0.1
 JOINT = "rules on several columns"
@@ -356,7 +362,8 @@ class ScoreCard:
                 for _, page in pages
             )
             blocks += [f"{intro}\\nopagebreak", *map("\n".join, tabulars)]
-        notes = ["\\\\\n".join(map(_latex, self.footnotes))] * bool(self.footnotes)
+        # braces, because a name that begins with a bracket would be an argument of the line break
+        notes = ["\\\\{}\n".join(map(_latex, self.footnotes))] * bool(self.footnotes)
         return "\n\n".join([*blocks, *notes])
 
 

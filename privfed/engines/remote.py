@@ -60,6 +60,7 @@ class RemoteDisclosure(ChannelDisclosure):
             repeats the same queries, and asks anew only for what no later query depends on.
         together: maximum bytes of messages in one batch.
         tell: called with a line for each round, and for each silent owner.
+        privacy: what :meth:`privacy` returns; by default it is not known.
         rest: see :class:`.ChannelDisclosure`: principal, keys, heads.
     """
 
@@ -73,6 +74,7 @@ class RemoteDisclosure(ChannelDisclosure):
         journal: Journal | None = None,
         together: int = TOGETHER,
         tell: Callable[[str], None] | None = None,
+        privacy: Callable[[], dict[str, Any] | None] | None = None,
         **options: Any,
     ) -> None:
         self._carrier = carry if isinstance(carry, Carrier) else Carrier()
@@ -82,6 +84,7 @@ class RemoteDisclosure(ChannelDisclosure):
         if self._progress is not None:
             self._carrier.heard, self._carrier.missed = self._progress.heard, self._progress.missed
         self.journal = Journal() if journal is None else journal
+        self._privacy = privacy
         channels = {client: partial(_alone, client) for client in clients}
         super().__init__(
             schema, channels, patience=patience, session=self.journal.session, **options
@@ -102,6 +105,10 @@ class RemoteDisclosure(ChannelDisclosure):
         self.pending: list[JournalLine] = []
         envelopes = [(x.client, wire.decode(x.envelope, Envelope)) for x in self.journal.replies]
         self._passed = {(client, str(envelope.head)) for client, envelope in envelopes}
+
+    def privacy(self) -> dict[str, Any] | None:
+        """See the base."""
+        return None if self._privacy is None else self._privacy()
 
     def _ask(
         self, questions: Mapping[str, Sequence[Query]], spend: Fraction | None

@@ -37,12 +37,13 @@ def behind_sockets(federation: LocalDisclosure) -> Iterator[Mapping[str, Path]]:
 
 
 def remote_over(federation: LocalDisclosure, make: Callable[..., Remote]) -> Remote:
-    """Build an engine's disclosure over a federation's gates, with its clients, heads, session and a journal."""
+    """Build an engine's disclosure over a federation's gates, with its clients, heads, session, privacy and a journal."""
     return make(
         federation.schema,
         federation.clients,
         heads=federation.heads,
         journal=Journal(session=federation.session),
+        privacy=federation.privacy,
     )
 
 

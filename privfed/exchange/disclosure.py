@@ -200,12 +200,13 @@ class Disclosure(ABC):
         return in_one_line(f"{type(self).__name__}({summary})")
 
     def privacy(self) -> dict[str, Any] | None:
-        """Return what all releases so far cost, if the data owners' ledgers are here and promise alike; None: see the owners'.
+        """Return what all releases so far cost, if it is known and the owners promise alike; None: see the owners' ledgers.
 
         Returns:
             ``epsilon`` (proven for the owner with the largest; None: some release is unprotected), ``delta``, ``unit``,
-            ``relation``, ``basis`` (assumptions not derived here, in words, or empty), ``noise`` (``"test"`` if seeded), and ``unmasked``, the epsilon if the masks of sums fail, if
-            there are any.
+            ``relation``, ``basis`` (assumptions not derived here, in words, or empty), ``noise`` (``"test"`` if seeded), ``unmasked``, the epsilon if the masks of sums fail, if
+            there are any, and ``by`` = ``"owners"`` if it follows from this study's replies on the owners' word,
+            without their ledgers.
         """
         return None
 

@@ -75,6 +75,7 @@ class Gate:
     Args:
         owner: the client's public name.
         records: the records, encoded to the schema.
+        policy: what the owner allows, and the budget.
         ledger: the ledger that records everything.
         schema: the public data dictionary, if the records have none.
         noise: the source of noise; default secure, others for tests.

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from privfed.errors import Faults, PluginError, did_you_mean
+from privfed.errors import Faults, PluginError, PrivfedError, did_you_mean
 from privfed.tables.toml_file import naming
 
 #: The groups of plugins, and the name of one member of each.
@@ -31,6 +31,8 @@ BASES = {
     "learners": ("privfed.learners.base", "FederatedLearner"),
     "attacks": ("privfed.attacks.base", "Attack"),
 }
+
+NAMES = "name", "kind"  #: Attributes that hold a plugin's name
 
 
 @cache
@@ -103,11 +105,22 @@ def _fault(group: str, name: str, loaded: Any) -> str:
         return f"is not a class derived from {base}; see docs/plugins.md"
     if lacking := ", ".join(sorted(getattr(loaded, "__abstractmethods__", ()))):
         return f"is not finished; write {lacking}"
+    if lacking := ", ".join(n for n in derived.__annotations__ if not _has(loaded, derived, n)):
+        return f"is not finished; write {lacking} = ..., as docs/plugins.md says"
+    params = getattr(loaded, "__dataclass_params__", None)
+    if group == "queries" and not getattr(params, "frozen", False):
+        return "is no frozen dataclass; write @dataclass(frozen=True) above it"
     word = {"queries": "kind", "learners": "__name__"}.get(group, "name")
     actual = getattr(loaded, word, None)
     if actual != name:
         return f"calls itself {actual!r} ({word}); write the same name in the entry point and the class"
     return ""
+
+
+def _has(loaded: type, base: type, name: str) -> bool:
+    """Whether a class has an attribute that its base class requires of every class; names are checked apart."""
+    required = str(base.__annotations__[name]).startswith("ClassVar") and name not in NAMES
+    return not required or hasattr(loaded, name)
 
 
 def taken(group: str, name: str, kind: type) -> bool:
@@ -137,6 +150,13 @@ def blamed(error: Exception) -> str:
             location = f"error in the plugin {' '.join(home)}: {code.co_name}, {line}"
         trace = trace.tb_next
     return location
+
+
+def described(error: Exception) -> str:
+    """Describe a plugin's error that does not end a study: its type and line, or our own text, which holds no data."""
+    if isinstance(error, PrivfedError):
+        return str(error)
+    return ", ".join(filter(None, [type(error).__name__, blamed(error)]))
 
 
 def version(group: str, name: str) -> str:

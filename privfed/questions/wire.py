@@ -5,6 +5,7 @@ Typed MessagePack by msgspec. Decoding builds only the requested type, within a 
 
 import hashlib
 import math
+import re
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -42,8 +43,17 @@ def decode(data: bytes, type_: type[T], limit: int = LIMIT) -> T:
 
 
 def canonical(value: T) -> bytes:
-    """Encode a value in the types that its class declares."""
-    return _ENCODER.encode(decode(_ENCODER.encode(value), type(value)))
+    """Encode a value in the types that its class declares (WireError: a field has another type)."""
+    type_ = type(value)
+    try:
+        return _ENCODER.encode(decode(_ENCODER.encode(value), type_))
+    except WireError as error:  # the text of its cause may hold a value
+        where = re.search(r"`\$\.?(.+?)`$", str(error.__context__))
+        if where is None:
+            raise
+        raise WireError(
+            f"{type_.__name__}: field {where[1]} has another type than declared; convert the value, or correct the annotation"
+        ) from None
 
 
 def decode_canonical(data: bytes, type_: type[T]) -> T:

@@ -23,6 +23,7 @@ from typing import Any
 from privfed.engines.batches import schema_digest
 from privfed.engines.journal import Journal
 from privfed.engines.owner_file import MASKING_KEY, OwnerFile, with_masking_keys
+from privfed.engines.received import received_privacy
 from privfed.engines.remote import RemoteDisclosure
 from privfed.errors import (
     InputError,
@@ -37,7 +38,7 @@ from privfed.exchange.channel import HeadStore
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.exchange.signing import Identity, Signer, read_public
 from privfed.exchange.transcript import Transcript
-from privfed.learners.saved import written
+from privfed.learners.saved import save
 from privfed.ledger.registry import state_folder
 from privfed.ledger.secret import secret_beside
 from privfed.owner.masking import MaskingKey
@@ -175,6 +176,7 @@ class Deployment:
                     keys=keys,
                     heads=self._heads(keys),
                     tell=tell,
+                    privacy=partial(received_privacy, self.policy, self.schema, journal),
                     **options,
                 )
                 for text in self._learn(disclosure, folder):
@@ -226,7 +228,7 @@ class Deployment:
             warnings.simplefilter("always", Note)
             try:
                 model.fit(disclosure)
-                (folder / "model.json").write_text(written(model), encoding="utf-8")
+                save(model, folder / "model.json")
                 evaluates = asks_evaluation(self.policy)
                 metrics |= evaluated(model, disclosure) if evaluates else unmeasured
             except NobodyAnswered as error:
@@ -250,7 +252,7 @@ class Deployment:
         heads = {client: [head.seq, head.hash] for client, head in disclosure.heads.items()}
         output.write(self.choice.name, "heads.json", heads)
         metrics |= {"seconds": perf_counter() - started}
-        metrics |= {"questions": disclosure.questions, "rounds": disclosure.rounds}
+        metrics |= {"queries": disclosure.questions, "rounds": disclosure.rounds}
         output.write(self.choice.name, "metrics.json", metrics)
         output.list_files()
         if stopped is not None:
@@ -291,12 +293,18 @@ class Deployment:
     @property
     def transcript(self) -> Transcript:
         """All releases that the server received."""
-        return Journal.read(self.out / self.choice.name / JOURNAL).transcript
+        return self._journal.transcript
+
+    @property
+    def _journal(self) -> Journal:
+        return Journal.read(self.out / self.choice.name / JOURNAL)
 
     def replay(self) -> Any:
         """Repeat the training from the transcript; return the fitted learner."""
-        model = learner(self.study, self.choice)
-        return model.fit(ReplayDisclosure(self.schema, self.transcript, self.clients))
+        model, journal = learner(self.study, self.choice), self._journal
+        model.fit(ReplayDisclosure(self.schema, journal.transcript, self.clients))
+        model.privacy_ = received_privacy(self.policy, self.schema, journal)
+        return model
 
 
 def agreeing(owner: OwnerFile, adopted: Policy) -> OwnerFile:

@@ -26,14 +26,14 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
-from privfed.errors import InputError, Note, file_errors
+from privfed.errors import InputError, LedgerError, Note, file_errors
 from privfed.exchange.masked_totals import in_time
 from privfed.exchange.messages import Head
 from privfed.exchange.transcript import Transcript
@@ -205,7 +205,7 @@ class Output:
         return self.folder / name
 
     def ledger_files(self, name: str) -> dict[str, Path]:
-        """Return one policy's ledger files, by client."""
+        """Return one policy's ledger files, by client (InputError: none, or one that is of no owner of this study)."""
         if (self.policy(name) / SESSION).is_file():
             ledgers, heads = PersistentLedgers.of(self.study), self.heads(name)
             files = {} if ledgers is None else ledgers.files()
@@ -213,7 +213,23 @@ class Output:
         ephemeral = files_in(self.policy(name) / "ledgers")
         if not ephemeral:
             raise InputError(f"folder {self.policy(name)}: {self._without_ledgers(name)}")
+        for client, path in ephemeral.items():
+            self._check_own(client, path)
         return ephemeral
+
+    def _check_own(self, client: str, path: Path) -> None:
+        """Check that a ledger is of this client and study; one that cannot be read is told where it is verified."""
+        with suppress(LedgerError), closing(Ledger.read(path)) as ledger:
+            if ledger.dataset != client:
+                instead = f"name it {quote(ledger.dataset, safe=' ')}.db, if she took part"
+                raise InputError(
+                    f"ledger {path}: is of data set {ledger.dataset!r}; move it away, or {instead}"
+                )
+            ended = (self.folder / STUDY).is_file()  # written after the ledgers
+            if ended and self.study.name not in ledger.policies():
+                raise InputError(
+                    f"ledger {path}: has no row of the study {self.study.name!r}; move it away"
+                )
 
     def _without_ledgers(self, name: str) -> str:
         if not (self.policy(name) / JOURNAL).is_file():

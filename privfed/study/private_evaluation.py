@@ -85,7 +85,7 @@ def with_evaluation(
     remaining = accountant.left(reserved, budget)
     if remaining == 0:
         raise StudyError(
-            f"policy {policy.name!r}: epsilon {shown(epsilon)} is too small to keep a share of it for questions of the "
+            f"policy {policy.name!r}: epsilon {shown(epsilon)} is too small to keep a share of it for queries of the "
             'model\'s errors; write a larger one, or evaluation = "0"'
         )
     proposed = propose(remaining)

@@ -465,7 +465,7 @@ def _learn(
             metrics["stopped"] = metrics[FAILED] = survived(error)  # as for an attack
         return metrics | {
             "seconds": perf_counter() - started,
-            "questions": disclosure.questions,
+            "queries": disclosure.questions,
             "rounds": disclosure.rounds,
             **prepared.facts(),
         }

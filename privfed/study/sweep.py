@@ -62,6 +62,7 @@ from privfed.study import PolicyChoice, Study, assembly, simulation
 from privfed.study.dry_run import dry_run
 from privfed.study.output import CONTENTS, FILES, Output, write_text, written_whole
 
+_RENAMED = {"questions": "queries"}  #: Columns of earlier versions
 CELLS, PARAMS, METRICS, DIGESTS = "cells", "params.json", "metrics.json", "digests.json"
 #: Entries of a sweep's folder, except hidden files.
 ENTRIES = {
@@ -356,7 +357,8 @@ def table(planned: Sequence[Cell], store: Sweep) -> pd.DataFrame:
             params = store.read(cell, PARAMS)
             # without what another sweep varied
             stored = {k: v for k, v in params["factors"].items() if "." not in k}
-            figures = {**store.read(cell, METRICS), **params["made"]}
+            figures = {_RENAMED.get(k, k): v for k, v in store.read(cell, METRICS).items()}
+            figures |= params["made"]
             rows.append({**stored, **cell.factors, **figures, "key": cell.key})
     frame = pd.DataFrame(rows)
     for column in (name for name in frame if frame[name].dtype == object):
@@ -505,7 +507,8 @@ def figures_of(policy: PolicyReport) -> dict[str, Any]:
         "released": policy.released,
         "unprotected": policy.unprotected,
         "bytes": sum(client.bytes for client in policy.clients),
-        **{key: metrics.get(key) for key in ("questions", "rounds", "seconds", "stopped")},
+        "queries": metrics.get("queries", metrics.get("questions")),  # see _RENAMED
+        **{key: metrics.get(key) for key in ("rounds", "seconds", "stopped")},
         "notes": NEXT.join(metrics.get("warnings", [])) or None,
         "secure": policy.secure,
     }

@@ -316,7 +316,9 @@ class Schema(InToml):
 DATE = r"\s*(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d{2}))(?:[T ]\d{1,2}:\d{2}.*)?"
 
 
-_READ = re.compile(r"[<>={},]|[;:] | and ")  #: Separators of names in rules, lists and sets
+_READ = re.compile(
+    r'[<>={},"]|[;:] | and '
+)  #: Separators and quotes of names in rules, lists and sets
 
 
 def shown(name: str) -> str:

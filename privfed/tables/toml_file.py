@@ -26,7 +26,8 @@ class InToml(ABC):
 
     def _repr_html_(self) -> str:
         """Return the file's text for notebooks."""
-        return f"<pre>{escape(tomli_w.dumps(self.to_dict()))}</pre>"
+        text = escape(tomli_w.dumps(self.to_dict()))
+        return f'<pre style="font-family:monospace">{text}</pre>'
 
 
 def read_toml(path: str | Path, where: str, error: type[InputError]) -> dict[str, Any]:

@@ -95,6 +95,12 @@ def check_learner(
     return run_checks(CHECKS, LearnerCase(learner, federate, x), skip)
 
 
+def check_fit_returns_self(case: LearnerCase) -> None:
+    """``fit`` gives the learner back."""
+    learner = case.fresh()
+    assert learner.fit(case.federate(learner.published())) is learner
+
+
 def check_parameters(case: LearnerCase) -> None:
     """Parameters are stored as they are: a clone has them, and fitting leaves them."""
     before = parameters(case.fresh())
@@ -128,12 +134,6 @@ def check_unfitted(case: LearnerCase) -> None:
     """An unfitted learner says that it is."""
     with TestCase().assertRaises(NotFittedError, msg="it predicted"):
         case.fresh().predict(case.x)
-
-
-def check_fit_returns_self(case: LearnerCase) -> None:
-    """``fit`` gives the learner back."""
-    learner = case.fresh()
-    assert learner.fit(case.federate(learner.published())) is learner
 
 
 def check_predictions(case: LearnerCase) -> None:

@@ -16,8 +16,8 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
 import privfed.learners
-from privfed import Budget, Column, Guard, Policy, Schema
-from privfed.errors import InputError, Note, PolicyError, SchemaError
+from privfed import Budget, Column, Guard, LocalDisclosure, Policy, Schema
+from privfed.errors import InputError, Note, PluginError, PolicyError, SchemaError
 from privfed.exchange.disclosure import Disclosure
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners import (
@@ -245,6 +245,46 @@ class Dividing(FederatedClassifier):
     def plan(self, schema: Schema, policy: Policy) -> Any:
         """Nothing."""
         return []
+
+
+def test_what_a_learner_forgets_is_told() -> None:
+    """A fit without return left a model in a study, and none in Python; one probability a row was an error of numpy."""
+
+    class Forgetful(Dividing):
+        def fit(self, federation: Disclosure) -> Self:
+            """Return nothing."""
+            super().fit(federation)
+            return None  # type: ignore[return-value]
+
+    class Unstarted(Dividing):
+        def fit(self, federation: Disclosure) -> Self:
+            """Ask without a schema."""
+            federation.ask(Histogram(0, (0.0, 1.0)))
+            return self
+
+    class Single(Dividing):
+        def predict_proba(
+            self, x: pd.DataFrame | np.ndarray, *, client: str | None = None
+        ) -> np.ndarray:
+            """The probability of the last class."""
+            return super().predict_proba(x, client=client)[:, -1]
+
+    target = Column("stage", kind="category", categories=("0", "1", "2"))
+    schema = Schema([Column("x", lower=0, upper=2)], target)
+    table = pd.DataFrame({"x": [0, 1, 2], "stage": ["0", "1", "2"], "hospital": "A"})
+    guarded = Policy({Histogram.kind: (Guard.of("open"),)})
+
+    def federation() -> LocalDisclosure:
+        given: Any = {"client": "hospital", "schema": schema, "policy": guarded}
+        return LocalDisclosure.from_frame(table, "stage", **given)
+
+    with pytest.raises(PluginError, match=r"Forgetful: fit returns a NoneType.* return self"):
+        Forgetful().fit(federation())
+    with pytest.raises(PluginError, match=r"Unstarted: fit does not begin with self\._start"):
+        Unstarted().fit(federation())
+    single = Single().fit(federation())
+    with pytest.raises(PluginError, match=r"Single: predict_proba .* \(3,\), not of \(rows, 3"):
+        single.predict(table[["x"]])
 
 
 def test_a_budget_that_hangs_on_the_schema() -> None:

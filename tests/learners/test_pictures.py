@@ -228,6 +228,7 @@ def test_notebooks_show_fitted_models() -> None:
     assert shown == fitted("rules")._repr_html_()
     assert shown.startswith('<figure><svg style="max-width:100%;') and "GCS &gt;= 15" in shown
     assert f"{PRINTED}<pre" in shown  # a wide table is cut in print otherwise
+    assert "font-family:monospace" in shown  # columns do not line up in a notebook otherwise
     assert "<figure>" not in RuleFitClassifier()._repr_html_()
     personal = fitted("personal")._repr_html_()
     assert "<figure>" not in personal and "those read: A, B, C" in personal
@@ -249,7 +250,7 @@ def test_long_sentences_of_a_model_are_broken_on_pages_and_rows_of_tables_are_no
     """A page scrolled sideways to read what the coefficients add to."""
     row = "age is 3" + " " * 120 + "1.5"
     page = html_of(fitted("forest").plot(), "x", "to be read " * 20 + "\n" + row)
-    text = page.split('<pre class="model" style="overflow-x:auto">')[
+    text = page.split('<pre class="model" style="overflow-x:auto;font-family:monospace">')[
         1
     ]  # a long row scrolls by itself
     first, second, *_, last = text.removesuffix("</pre>").split("\n")

@@ -505,7 +505,7 @@ def test_the_console_marks_each_score_that_is_no_better_than_a_constant() -> Non
         policy = _policy(_client(), metrics=scores | others)
         whole = Report(Study.built_in(), (policy,), "0")
         told = summary(whole)
-        assert whole._repr_html_() == f"<pre>{escape(told)}</pre>"
+        assert whole._repr_html_() == f'<pre style="font-family:monospace">{escape(told)}</pre>'
         assert (f"MAE {value:g} (constant 6.6, no better)" in told) == said
 
 

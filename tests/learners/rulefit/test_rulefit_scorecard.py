@@ -364,7 +364,7 @@ def test_html_and_latex_have_every_line_and_no_raw_mark() -> None:
     lines = len(CARD.table()) + 3  # three headings
     assert html.count("<tr") == lines + len(CARD.risks()) + 2
     assert "age &gt;= 65" in html and "<td>58 to below 65</td>" in html
-    assert "rate\\_\\%" in latex
+    assert "rate\\_\\allowbreak{}\\%" in latex
     assert latex.count("\\\\") == lines + len(CARD.risks()) + 2
 
 
@@ -435,10 +435,18 @@ def test_a_category_with_a_line_has_one_line_of_points() -> None:
 
 
 def test_latex_escapes_every_mark_of_a_name() -> None:
-    """A caret, a tilde, a bar and a greater-than sign print as they are."""
+    """A caret, a tilde, a bar and a greater-than sign print as they are; a quotation mark is no accent of German."""
     assert _latex("a^b~c|<d> \\") == (
         "a\\textasciicircum{}b\\textasciitilde{}c$|$$<$d$>$ \\textbackslash{}"
     )
+    assert _latex('"a_b" ≥ 5 µ') == "''a\\_\\allowbreak{}b'' $\\ge$ 5 $\\mu$"
+
+
+def test_latex_takes_no_note_as_an_argument_of_a_line_break() -> None:
+    r"""After ``\\`` a bracket or an asterisk would not be printed."""
+    card = replace(CARD, footnotes=("Alternatives:", "[dose] mg: or no effect", "*: or no effect"))
+    latex = card.to_latex()
+    assert "\\\\{}\n[dose]" in latex and "\\\\{}\n*" in latex
 
 
 def test_a_constant_has_no_card() -> None:

@@ -88,6 +88,10 @@ def test_broken_plugin(fresh: pytest.MonkeyPatch, value: str) -> None:
         ("X = 1", "is not a class derived from Attack"),
         ("from privfed.extend import AdditiveNoise as X", "is not a class derived from Attack"),
         ("from privfed.extend import Attack as X", "is not finished; write run"),
+        (
+            "from privfed.extend import Attack\nclass X(Attack):\n    name = 'x'\n    def run(self, *_): return []",
+            "is not finished; write question = ...",
+        ),
         ("from privfed.attacks.verbatim import Verbatim as X", "calls itself 'verbatim'"),
     ],
 )
@@ -99,6 +103,23 @@ def test_faulty_plugins(fresh: pytest.MonkeyPatch, tmp_path: Path, code: str, to
     fresh.setattr(plugins, "entry_points", lambda group: [point("x", f"{name}:X")])
     with pytest.raises(PluginError, match=f"^attack 'x' of {name}:X.* {re.escape(told)}"):
         plugins.load("attacks", "x")
+
+
+@pytest.mark.parametrize("above", ["", "@dataclass\n"])
+def test_a_query_is_a_frozen_dataclass(
+    fresh: pytest.MonkeyPatch, tmp_path: Path, above: str
+) -> None:
+    """Its digest is computed once: a field that changed later would be sent under another query's digest."""
+    name = f"thawed_{len(above)}"
+    (tmp_path / f"{name}.py").write_text(
+        "from dataclasses import dataclass\nfrom privfed.extend import Query\n"
+        f"{above}class X(Query):\n    kind = 'x'\n"
+        "    def parts(self, schema): return {}\n    def evaluate(self, view): return {}\n"
+    )
+    fresh.syspath_prepend(tmp_path)
+    fresh.setattr(plugins, "entry_points", lambda group: [point("x", f"{name}:X")])
+    with pytest.raises(PluginError, match="no frozen dataclass; write @dataclass"):
+        plugins.load("queries", "x")
 
 
 def test_listing_imports_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,13 @@ def test_a_table_is_asked_for(schema: Schema) -> None:
     """A query of tables meets something else: a typed error without its content."""
     with pytest.raises(TypeError, match="tabular"):
         _ = View(np.zeros(3), schema).table
+
+
+def test_a_field_of_another_type_is_named_without_its_value() -> None:
+    """Whoever writes a learner finds what to convert."""
+    wrong: Any = 4171.5
+    with pytest.raises(WireError, match="AboveMiddle: field people has another type") as told:
+        _ = AboveMiddle(1, wrong).fields
+    assert "4171" not in str(told.value)
+    with pytest.raises(WireError, match=r"Histogram: field edges\[1\] has"):
+        _ = Histogram(0, (0.0, "b")).fields  # type: ignore[arg-type]

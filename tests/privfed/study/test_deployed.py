@@ -106,7 +106,10 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     lines = (folder / "progress").read_text().splitlines()
     assert " round 1: " in lines[0] and lines[-1].endswith(" learned")
     assert all(f"{name} " in line for name in OWNERS for line in lines[:-1])
-    assert chosen.replay().to_dict() == model.to_dict()
+    replayed = chosen.replay()
+    assert replayed.to_dict() == model.to_dict()
+    assert "on the word of the data owners' gates: epsilon " in replayed.describe()
+    assert "according to the model file, on the word of" in model.describe()
     capsys.readouterr()
     for given, name in enumerate(OWNERS):
         assert status(["report", str(chosen.out)]) == BAD_INPUT
@@ -117,6 +120,15 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     assert status(["report", str(chosen.out)]) == FINE
     told = capsys.readouterr().out
     assert told.count("intact private") == 2
+    another = shutil.copy(folder / "ledgers" / "north.db", folder / "ledgers" / "west.db")
+    for command in (["ledger", "verify"], ["report"]):
+        assert status([*command, str(chosen.out)]) == BAD_INPUT
+        assert "west.db: is of data set 'north'; move it away" in capsys.readouterr().err
+    Path(another).unlink()
+    with closing(Ledger(another, dataset="west")):
+        assert status(["report", str(chosen.out)]) == BAD_INPUT
+    assert "west.db: has no row of the study" in capsys.readouterr().err
+    Path(another).unlink()
     scored = json.loads((folder / "metrics.json").read_text())
     assert (
         scored.get("told", "").startswith(
@@ -128,7 +140,7 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     page = (chosen.out / "report.html").read_text()
     assert "The records stayed with their owners" in page
     assert "one process held all the data" not in page
-    assert json.loads((folder / "metrics.json").read_text())["questions"] >= 1
+    assert json.loads((folder / "metrics.json").read_text())["queries"] >= 1
     with pytest.raises(InputError, match="holds a finished study"):
         chosen.run(connect)
 
@@ -199,6 +211,18 @@ def away(connect: Connect, gone: Callable[[RemoteDisclosure], bool], end: str = 
         return asking
 
     return made
+
+
+def test_a_study_is_not_run_twice_at_once(study: Path) -> None:
+    """The journal is one process's: the second server asks nobody, and the first goes on."""
+    chosen = deployment(study)
+    with serving(study) as connect:
+        with closing(Journal(chosen._folder() / "journal")):
+            before = rows(study)
+            with pytest.raises(InputError, match=r"journal .* in use by another process"):
+                chosen.run(connect)
+            assert rows(study) == before
+        assert (chosen.run(connect) / "model.json").exists()
 
 
 def test_a_study_goes_on_from_where_it_had_gone_on_without_an_owner(study: Path) -> None:

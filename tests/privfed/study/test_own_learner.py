@@ -117,6 +117,11 @@ def _raising(error: Exception) -> Any:
         ("predict", lambda self, x, **_: np.full(len(x), np.nan), "no value for each row"),
         ("predict", lambda self, x, **_: np.zeros(3), "no value for each row"),
         ("state", lambda self: {"of": object()}, "no plain data"),
+        (
+            "predict",
+            _raising(KeyError("age 41.7")),
+            "KeyError, error in the plugin own 1.2: fail, line ",
+        ),
     ],
 )
 def test_one_that_fails_after_its_answers_loses_no_report_of_them(
@@ -130,6 +135,7 @@ def test_one_that_fails_after_its_answers_loses_no_report_of_them(
 ) -> None:
     """What left is attacked and told, without a model; the error is named by its kind, for its text may hold data."""
     monkeypatch.setattr(Middle, method, does)
+    monkeypatch.setattr(plugins, "packages", lambda: {"tests": ("own", "1.2")})
     out = tmp_path / "out"
     assert status(["audit", str(study), "--out", str(out)]) == FAULT
     said = capsys.readouterr().err

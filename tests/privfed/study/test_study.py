@@ -183,5 +183,5 @@ def test_notebooks_show_what_the_file_says(tmp_path: Path) -> None:
     for one in (study, schema, policy):
         one.to_toml(tmp_path / "file.toml")
         text = (tmp_path / "file.toml").read_text(encoding="utf-8")
-        assert one._repr_html_() == f"<pre>{escape(text)}</pre>"
+        assert one._repr_html_() == f'<pre style="font-family:monospace">{escape(text)}</pre>'
     assert "a&lt;b" in schema._repr_html_()

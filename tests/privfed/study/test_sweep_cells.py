@@ -33,7 +33,17 @@ from privfed.ledger import Ledger
 from privfed.questions.wire import digest
 from privfed.study import Study
 from privfed.study.simulation import prepare
-from privfed.study.sweep import Cell, Sweep, _attack_columns, _run, cells, table, values
+from privfed.study.sweep import (
+    DIGESTS,
+    Cell,
+    Sweep,
+    _attack_columns,
+    _run,
+    cells,
+    digests,
+    table,
+    values,
+)
 
 pytestmark = pytest.mark.usefixtures("short_audits")
 
@@ -613,6 +623,22 @@ def test_figures_are_plain_json(write_study: Written, tmp_path: Path) -> None:
 
     for path in out.glob("cells/*/*.json"):
         json.loads(path.read_text(), parse_constant=never)
+
+
+def test_runs_of_earlier_versions_have_their_queries_in_the_same_column(
+    write_study: Written, tmp_path: Path
+) -> None:
+    """They called them questions."""
+    study, out = write_study(), tmp_path / "sweep"
+    assert sweep(study, out, epsilon="1") == FINE
+    for path in out.glob("cells/*/metrics.json"):
+        path.write_text(path.read_text().replace('"queries"', '"questions"'))
+        (path.parent / DIGESTS).write_text(json.dumps(digests(path.parent)))
+    before = made(out)
+    assert sweep(study, out, epsilon="1,8") == FINE
+    table = pd.read_csv(out / "sweep.csv")
+    assert len(table) == 3 and table["queries"].notna().all() and "questions" not in table
+    assert before.items() <= made(out).items()  # none was run anew
 
 
 class Tracker(ModuleType):

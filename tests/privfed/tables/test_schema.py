@@ -13,7 +13,7 @@ import pytest
 
 from privfed.errors import SchemaError
 from privfed.tables.records import Records
-from privfed.tables.schema import Column, Schema
+from privfed.tables.schema import Column, Schema, shown
 
 NAN, INFINITE = float("nan"), float("inf")
 
@@ -237,3 +237,10 @@ def test_a_target_is_named_or_given() -> None:
     assert Schema([age, days], target="days") == Schema((age,), days)
     with pytest.raises(SchemaError, match="no column 'dayz' for the target; did you mean 'days'"):
         Schema((age, days), target="dayz")
+
+
+def test_a_name_is_quoted_where_it_would_read_as_something_else() -> None:
+    """A quotation mark too: yes "x" could be read as a name and a quoted one."""
+    assert shown("a b") == "a b" and shown("it's") == "it's"
+    assert shown('yes "x"') == '"yes \\"x\\""'
+    assert shown("a\nb") == '"a\\nb"' and shown("") == '""' and shown("a, b") == '"a, b"'
