@@ -221,7 +221,7 @@ class Output:
         """Check that a ledger is of this client and study; one that cannot be read is told where it is verified."""
         with suppress(LedgerError), closing(Ledger.read(path)) as ledger:
             if ledger.dataset != client:
-                instead = f"name it {quote(ledger.dataset, safe=' ')}.db, if she took part"
+                instead = f"name it {quote(ledger.dataset, safe=' ')}.db, if that owner took part"
                 raise InputError(
                     f"ledger {path}: is of data set {ledger.dataset!r}; move it away, or {instead}"
                 )
