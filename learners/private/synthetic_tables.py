@@ -25,12 +25,16 @@ def synthetic_table(model: PrivateModel, rows: int, rng: np.random.Generator) ->
     Returns:
         the schema's columns, target last; shape (rows, features + 1).
     """
-    blocks = [_block(model, rng) for _ in range(0, rows, KEPT)]
-    columns = model.schema.columns
-    values = np.concatenate(blocks, axis=1)[:, :rows]
+    columns, values = model.schema.columns, labelled_records(model, rows, rng).T
     return pd.DataFrame(
         {column.name: _decoded(row, column) for row, column in zip(values, columns, strict=True)}
     )
+
+
+def labelled_records(model: PrivateModel, rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw the same as encoded records, target last; shape (rows, features + 1)."""
+    blocks = [_block(model, rng) for _ in range(0, rows, KEPT)]
+    return np.concatenate(blocks, axis=1)[:, :rows].T
 
 
 def _block(model: PrivateModel, rng: np.random.Generator) -> np.ndarray:

@@ -75,8 +75,21 @@ def _noted(table: pd.DataFrame, top: int) -> tuple[pd.DataFrame, list[str]]:
     return table.assign(alternatives=marks), [*heading, *notes]
 
 
+def divided(power: float) -> str:
+    """Say how several classes' risks become probabilities, as a clause."""
+    return (
+        "the risks, "
+        + (f"each to the power of {power:g}, " if power != 1 else "")
+        + "divided by their sum"
+    )
+
+
 def of_classes(
-    models: Sequence[RuleEnsemble], target: str, names: Sequence[str], link: str | None
+    models: Sequence[RuleEnsemble],
+    target: str,
+    names: Sequence[str],
+    link: str | None,
+    power: float = 1.0,
 ) -> str:
     """Describe coefficients of classes' log-odds; ``link`` is that of several classes (:data:`.LINKS`)."""
     intercepts = ", ".join(
@@ -91,7 +104,7 @@ def of_classes(
         )
     meaning = {
         "softmax": f"a score of each class of {target}; probabilities are the scores' softmax",
-        "one-vs-rest": f"the log-odds of each class of {target} against all others; probabilities are divided by their sum",
+        "one-vs-rest": f"the log-odds of each class of {target} against all others; probabilities are {divided(power)}",
     }[link]
     return (
         f"Coefficients add to {meaning}; exp_coefficient: the factor of the class's odds.\n"

@@ -40,6 +40,7 @@ from privfed.learners.rulefit.description import (
     NOTHING,
     STARRED,
     described,
+    divided,
     of_classes,
     of_number,
     unseen,
@@ -65,10 +66,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_LINES = 100  #: Of a score card beside its model; a longer one is not added up by hand
-DIVIDED = (
-    "The risks above, and their intervals, are by this card alone. The probabilities of all classes are the risks by their "
-    "score cards, divided by their sum."
-)
+TOGETHER = "The risks above, and their intervals, are by this card alone. By all classes' score cards together, probabilities are "
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved unchanged
 
 
@@ -474,9 +472,10 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
 
     def _explanation(self) -> str:
         classes = [shown(str(name)) for name in self.classes_]
-        link = getattr(self.ensemble_, "link", None)
-        names = classes[1:] if link is None else classes
-        return of_classes(self.models_, shown(self.schema_.columns[-1].name), names, link)
+        target, own = shown(self.schema_.columns[-1].name), self.ensemble_
+        if not isinstance(own, ClassEnsembles):
+            return of_classes(self.models_, target, classes[1:], None)
+        return of_classes(self.models_, target, classes, own.link, own.power)
 
     def scorecard(self, max_points: int = 10, *, label: str | None = None) -> ScoreCard:
         """Return the model as integer points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`.
@@ -505,8 +504,10 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         number = 0 if label is None else names.index(label)
         several = names[number] if len(names) > 1 else ""
         card = ScoreCard.from_ensemble(self.models_[number], max_points, several)
-        notes = (*card.footnotes, *[DIVIDED] * bool(card.label), *self._notes(card.rules))
-        return replace(card, footnotes=notes)
+        notes = [*card.footnotes, *self._notes(card.rules)]
+        if isinstance(model, ClassEnsembles):
+            notes.insert(len(card.footnotes), f"{TOGETHER}{divided(model.power)}.")
+        return replace(card, footnotes=tuple(notes))
 
     def to_html(self) -> str:
         """Return plot, text and score cards, those that people can use, as HTML; errors as :meth:`plot`."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, log_expit, log_softmax, logit, softmax
 
 from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
@@ -387,6 +387,7 @@ class RuleEnsemble:
 # --- rule ensembles for more than two classes: one per class
 
 LINKS = ("one-vs-rest", "softmax")
+POWERS = np.arange(5, 41) / 10  #: Of risks, between which :meth:`ClassEnsembles.sharpened` chooses
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,9 +395,10 @@ class ClassEnsembles:
     """One model per class of the target, in its order."""
 
     models: tuple[RuleEnsemble, ...]  #: one per class
-    #: ``one-vs-rest``: a score is a class's log-odds against the rest, and probabilities are divided by their sum; or
-    #: ``softmax``
+    #: ``one-vs-rest``: a score is a class's log-odds against the rest, and probabilities are its risk to a power, divided
+    #: by the classes' sum; or ``softmax``
     link: str
+    power: float = 1.0
 
     @classmethod
     def joined(cls, models: Sequence[RuleEnsemble], link: str) -> RuleEnsemble | ClassEnsembles:
@@ -418,19 +420,29 @@ class ClassEnsembles:
         """Return the classes' probabilities, shape (records, classes)."""
         if self.link == "softmax":
             return np.asarray(softmax(self.scores(X), axis=1))
-        p = expit(self.scores(X))
+        p = expit(self.scores(X)) ** self.power
         return np.asarray(p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300))
+
+    def sharpened(self, X: np.ndarray, codes: np.ndarray) -> ClassEnsembles:
+        """Return the same with the power, to one decimal, that makes these classes of encoded records likeliest.
+
+        One-vs-rest models with few terms each know less than all of them together: divided by their sum, their risks
+        are too close to each other.
+        """
+        logs, rows = log_expit(self.scores(X)), np.arange(len(codes))
+        likelihood = [log_softmax(power * logs, axis=1)[rows, codes].mean() for power in POWERS]
+        return replace(self, power=float(POWERS[int(np.argmax(likelihood))]))
 
     def probability_intervals(
         self, X: np.ndarray, level: float = 0.9, of: Aim = "truth"
     ) -> np.ndarray:
         """Return intervals of each class's probability of encoded records, shape (records, classes, 2).
 
-        Each has the width, in log-odds, of its own model's score interval. InputError: unknown.
+        Each has the width, in log-odds, of its own model's score interval times the power. InputError: unknown.
         """
         intervals = np.stack([model.score_intervals(X, level, of) for model in self.models], axis=1)
         middle = logit(np.clip(self.probabilities(X), 1e-15, 1 - 1e-15))[..., None]
-        half = np.diff(intervals, axis=2) / 2
+        half = self.power * np.diff(intervals, axis=2) / 2
         return np.asarray(expit(np.concatenate([middle - half, middle + half], axis=2)))
 
     def importance_intervals(self, level: float = 0.9, of: Aim = "truth") -> np.ndarray:
@@ -480,17 +492,21 @@ class ClassEnsembles:
     def to_dict(self) -> dict[str, Any]:
         """Return the models as plain data, by class."""
         pairs = zip(self.classes, self.models, strict=True)
-        return {"link": self.link, "models": {name: m.to_dict("score") for name, m in pairs}}
+        models = {name: m.to_dict("score") for name, m in pairs}
+        return {"link": self.link, "power": self.power, "models": models}
 
     def to_state(self) -> dict[str, Any]:
         """Return the exact state, without the schema, as plain data."""
-        return {"link": self.link, "models": [model.to_state() for model in self.models]}
+        models = [model.to_state() for model in self.models]
+        return {"link": self.link, "power": self.power, "models": models}
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> ClassEnsembles:
         """Rebuild from the output of :meth:`to_state` (ValueError or QueryError: it does not fit)."""
         models = tuple(RuleEnsemble.from_state(schema, data) for data in state["models"])
-        result = cls(models, state["link"])
+        result = cls(models, state["link"], float(state.get("power", 1.0)))
         if len(models) != len(result.classes) or result.link not in LINKS:
             raise ValueError("a model for each class, and one of the links")
+        if not 0 < result.power < np.inf:
+            raise ValueError("power must be positive")
         return result

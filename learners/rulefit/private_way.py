@@ -12,6 +12,7 @@ from privfed.learners import private
 from privfed.learners.base import Planned
 from privfed.learners.private import PrivateModel
 from privfed.learners.private.basis import Trees
+from privfed.learners.private.synthetic_tables import labelled_records
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.published import FittedRules, RuleFitParams
@@ -19,6 +20,8 @@ from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.short import shortened
 from privfed.learners.ways import Way
 from privfed.tables.schema import Schema
+
+LABELLED = 5_000  #: Synthetic records that choose the power of several classes' risks
 
 
 class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
@@ -46,7 +49,12 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
             for k, stream in enumerate(rngs)
         ]
         link = "softmax" if max_terms is None else "one-vs-rest"
-        return FittedRules(ClassEnsembles.joined(models, link), limits, fitted.rounds)
+        ensemble = ClassEnsembles.joined(models, link)
+        if isinstance(ensemble, ClassEnsembles) and max_terms is not None:
+            drawn = labelled_records(fitted, LABELLED, rng)
+            codes = (drawn[:, -1] - fitted.outcome.lower).astype(int)
+            ensemble = ensemble.sharpened(drawn[:, :-1], codes)
+        return FittedRules(ensemble, limits, fitted.rounds)
 
     def _outcome(self, schema: Schema) -> private.Outcome:
         return private.Outcome.of(schema, not self.params.boosting.logistic)

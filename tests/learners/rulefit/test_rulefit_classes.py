@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -54,7 +55,7 @@ def test_three_classes_are_told_apart(way: str) -> None:
     assert isinstance(learner.ensemble_, ClassEnsembles) and len(learner.models_) == 3
     assert not hasattr(learner, "model_")
     chances, scores = learner.predict_proba(FRAME), learner.decision_function(FRAME)
-    each = softmax(scores, axis=1) if way == "long" else expit(scores)
+    each = softmax(scores, axis=1) if way == "long" else expit(scores) ** learner.ensemble_.power
     assert np.allclose(chances, each / each.sum(axis=1, keepdims=True))
     assert accuracy_score(FRAME["grade"], learner.predict(FRAME)) > 0.9
     assert learner.feature_importances_[:2].min() > learner.feature_importances_[2:].max()
@@ -96,7 +97,7 @@ def test_the_model_is_read_and_saved(way: str) -> None:
 
 @pytest.mark.parametrize("way", ["published", "short"])
 def test_each_class_has_a_score_card(way: str) -> None:
-    """Of its own log-odds against the rest; the risks divided by their sum are nearly the probabilities."""
+    """Of its own log-odds against the rest; risks, to the printed power, divided by their sum are nearly the probabilities."""
     learner = fitted(way)
     cards = [learner.scorecard(label=name) for name in "abc"]
     for card, model in zip(cards, learner.models_, strict=True):
@@ -106,6 +107,9 @@ def test_each_class_has_a_score_card(way: str) -> None:
         assert "divided by their sum" in str(card) and "against all" in card.to_latex()
         assert "their intervals, are by this card alone" in card.to_html()
     risks = np.column_stack([card.risk(card.totals(FRAME)) for card in cards])
+    power = re.search(r"power of ([0-9.]+), *\n? *divided", str(cards[0]))
+    risks = risks ** (1.0 if power is None else float(power[1]))
+    assert (power is None) == (learner.ensemble_.power == 1)
     difference = risks / risks.sum(axis=1, keepdims=True) - learner.predict_proba(FRAME)
     assert np.abs(difference).mean() < 0.05
     assert learner.to_html().count("<strong>Score card of ") == 3
@@ -234,3 +238,28 @@ def test_a_label_is_a_class_of_the_target() -> None:
     for label in (-1, 3):
         with pytest.raises(QueryError, match="no class"):
             Objective(terms, np.zeros(1 + len(terms)), True, label).parts(SCHEMA)
+
+
+def test_risks_of_short_models_are_sharpened_until_their_classes_are_likeliest() -> None:
+    """Of half the true log-odds, the power is about two; of the true ones, one: more decimals would not be added up by hand."""
+    ensemble = fitted("short").ensemble_
+    assert isinstance(ensemble, ClassEnsembles)
+    X = fitted("short")._encode(FRAME)
+    rng, scores = np.random.default_rng(0), ensemble.scores(X)
+    for power in (1.0, 2.0):
+        chances = replace(ensemble, power=power).probabilities(X)
+        codes = (chances.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
+        assert ensemble.sharpened(X, codes).power == pytest.approx(power, abs=0.3)
+    assert np.array_equal(ensemble.sharpened(X, codes).scores(X), scores)
+
+
+def test_a_power_that_is_none_is_refused_and_none_was_one() -> None:
+    """Of a model file; those of earlier versions have no power."""
+    ensemble = fitted("published").ensemble_
+    assert isinstance(ensemble, ClassEnsembles) and ensemble.power == 1
+    state = ensemble.to_state()
+    for power in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="power"):
+            ClassEnsembles.from_state(SCHEMA, {**state, "power": power})
+    del state["power"]
+    assert ClassEnsembles.from_state(SCHEMA, state).power == 1
