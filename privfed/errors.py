@@ -4,6 +4,7 @@ No message carries a raw value of a record; names of columns, clients and polici
 """
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -84,6 +85,16 @@ class Note(UserWarning):
 
     A library's own warning may come from inside a client's gate, and reveal something about its records.
     """
+
+
+@contextmanager
+def collected_notes() -> Iterator[list[str]]:
+    """Yield a list that holds the notes' texts afterwards, each once; no warning of the block is shown."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", Note)
+        yield notes
+    notes += dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, Note))
 
 
 def small_budget(noise: float) -> str:

@@ -39,7 +39,10 @@ class Stream:
         self.precision, self.blocks, self.transposed = precision, blocks, transposed
         flat = [(block.values.T if transposed else block.values).reshape(-1) for block in blocks]
         self.keys = precision.keys(np.nan_to_num(np.concatenate(flat).astype(float)))
-        self._starts = np.cumsum([0, *map(len, flat[:-1])]).tolist()
+        ends = np.cumsum([0, *map(len, flat)])
+        self._starts, self._sizes = ends[:-1], np.diff(ends)
+        shapes = [b.values.T.shape if transposed else b.values.shape for b in blocks]
+        self._columns = np.array([shape[1] if len(shape) == 2 else 0 for shape in shapes])
         self._windows = Windows(self.keys)
         self._hashes_by_width: dict[int, np.ndarray] = {}
         self._candidates: tuple[RawTable | None, np.ndarray] = None, np.empty(0)
@@ -95,7 +98,7 @@ class Stream:
         """Surprise of the number of hits, in all blocks or in the best one, in nats."""
         block_hits = np.bincount(np.searchsorted(self._starts, positions, side="right") - 1)
         counts = np.r_[len(positions), block_hits[block_hits > 0]]
-        sizes = np.diff([*self._starts, len(self.keys)])[: len(block_hits)][block_hits > 0]
+        sizes = self._sizes[: len(block_hits)][block_hits > 0]
         trials = np.maximum(counts, np.r_[windows, sizes]).astype(float)
         nats = chernoff(counts, trials, np.full(len(counts), probability))
         nats[1:] -= np.log(len(self._starts))
@@ -104,20 +107,18 @@ class Stream:
     def aligned_surprise(self, positions: np.ndarray, width: int, probability: float) -> float:
         """Surprise of the hits among the rows of one block, in nats; a list's rows are as wide as a record."""
         block = np.searchsorted(self._starts, positions, side="right") - 1
-        shapes = [b.values.T.shape if self.transposed else b.values.shape for b in self.blocks]
-        periods = np.array([shape[1] if len(shape) == 2 else width for shape in shapes])
-        sizes = np.diff([*self._starts, len(self.keys)])
-        offsets = (positions - np.array(self._starts)[block]) % periods[block]
+        periods = np.where(self._columns, self._columns, width)
+        offsets = (positions - self._starts[block]) % periods[block]
         keys, hits = np.unique(block * periods.max() + offsets, return_counts=True)
         block = keys // periods.max()
-        rows = np.maximum(sizes[block] // periods[block], hits)
+        rows = np.maximum(self._sizes[block] // periods[block], hits)
         nats = chernoff(hits, rows, np.full(len(hits), probability)) - np.log(periods[block])
         return float(nats.max(initial=0.0)) - float(np.log(len(self._starts)))
 
     def locate(self, position: int) -> str:
         """Return the path to the number at a position of the stream."""
         index = bisect_right(self._starts, position) - 1
-        block, position = self.blocks[index], position - self._starts[index]
+        block, position = self.blocks[index], position - int(self._starts[index])
         if self.transposed:
             rows, columns = block.values.shape
             position = position % rows * columns + position // rows
@@ -221,7 +222,8 @@ class _Keys:
             [self.logs[j] for j in columns if self.groups[j] == group]
             for group in set(self.groups.tolist())
         ]
-        return np.asarray(np.sum([np.min(logs, axis=0) for logs in by_group if logs], axis=0))
+        least = [np.min(logs, axis=0) if len(logs) > 1 else logs[0] for logs in by_group if logs]
+        return np.asarray(np.sum(least, axis=0))
 
     @classmethod
     def rounded_and_truncated(
@@ -261,6 +263,11 @@ class _Records:
     order: np.ndarray
     log_probabilities: Callable[[], np.ndarray]
     shared: Callable[[int], np.ndarray]
+
+    @cached_property
+    def logs(self) -> np.ndarray:
+        """Log-probability of each record; streams share it."""
+        return self.log_probabilities()
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -340,12 +347,13 @@ def _record_matches(span: Span, stream: Stream, table: RawTable) -> Iterator[Evi
         hit, record = _equal_windows(records, starts, hashes, stream)
         if not len(hit):
             continue
-        usable = (keys[record] != keys[record][:, :1]).any(axis=1)
+        held = keys[record]
+        usable = (held != held[:, :1]).any(axis=1)
         usable &= np.isfinite(part[record]).all(axis=1)
         hit, record = hit[usable], record[usable]
         if not len(hit):
             continue
-        logs = records.log_probabilities()
+        logs = records.logs
         best = int(np.argmin(logs[record]))
         single = -float(np.log(windows * len(part)) + logs[record[best]])
         probability = min(1.0, float(np.exp(logs).sum()))

@@ -126,6 +126,8 @@ class Nodes:
         for depth in range(1, DEPTH + 2):
             below = self.children[level]
             level = below[below >= 0]
+            if not level.size:
+                break
             depths[level] = depth
         return depths
 

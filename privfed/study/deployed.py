@@ -31,6 +31,7 @@ from privfed.errors import (
     Note,
     PrivfedError,
     StudyError,
+    collected_notes,
     number_of,
     unknown,
 )
@@ -224,8 +225,7 @@ class Deployment:
         metrics: dict[str, Any] = {"simulation": False}
         stopped: NobodyAnswered | None = None
         unmeasured = {"told": "performance not measured", "value": None}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", Note)
+        with collected_notes() as notes:
             try:
                 model.fit(disclosure)
                 save(model, folder / "model.json")
@@ -233,7 +233,6 @@ class Deployment:
                 metrics |= evaluated(model, disclosure) if evaluates else unmeasured
             except NobodyAnswered as error:
                 stopped, metrics = error, metrics | {**unmeasured, "stopped": str(error)}
-        notes = [str(warning.message) for warning in caught if issubclass(warning.category, Note)]
         notes += [
             f"{client} did not answer in {count} of {number_of(disclosure.reached[client], 'round')} that asked it: "
             "its answers there are missing"
@@ -249,8 +248,7 @@ class Deployment:
             metrics[UNANSWERED] = unanswered
             notes.append(f"{', '.join(unanswered)} did not answer the last query: {AGAIN}")
         metrics["warnings"] = list(dict.fromkeys(notes))
-        heads = {client: [head.seq, head.hash] for client, head in disclosure.heads.items()}
-        output.write(self.choice.name, "heads.json", heads)
+        output.write_heads(self.choice.name, disclosure.heads)
         metrics |= {"seconds": perf_counter() - started}
         metrics |= {"queries": disclosure.questions, "rounds": disclosure.rounds}
         output.write(self.choice.name, "metrics.json", metrics)

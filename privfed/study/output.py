@@ -272,8 +272,13 @@ class Output:
 
     def heads(self, name: str) -> dict[str, Head]:
         """Return the heads that the server saw, by client; a verified chain must contain them."""
-        seen = self.read(name, "heads.json") or {}
+        seen = self.read(name, HEADS) or {}
         return {client: Head(int(seq), str(hash_)) for client, (seq, hash_) in seen.items()}
+
+    def write_heads(self, name: str, heads: Mapping[str, Head | None]) -> None:
+        """Write the heads that the server saw; None: a client that never answered."""
+        seen = {client: [head.seq, head.hash] for client, head in heads.items() if head}
+        self.write(name, HEADS, seen)
 
     def write(self, name: str, file: str, data: Any) -> None:
         """Write one policy's JSON file, in one step, and its digest if the output's are listed already."""

@@ -27,7 +27,14 @@ from privfed.audits.sensitivities import audit_sensitivities
 from privfed.audits.trainings import audit_learner
 from privfed.engines.local import LocalDisclosure
 from privfed.engines.named import Engine, local
-from privfed.errors import InputError, LedgerError, NobodyAnswered, Note, StudyError
+from privfed.errors import (
+    InputError,
+    LedgerError,
+    NobodyAnswered,
+    Note,
+    StudyError,
+    collected_notes,
+)
 from privfed.exchange.channel import ChannelDisclosure
 from privfed.exchange.transcript import Transcript
 from privfed.interrupts import survived
@@ -273,21 +280,15 @@ def run(
     ledgers = folder / "ledgers" if persistent is None else persistent.folder
     registry = None if persistent is None else persistent.registry()
     with closing(prepared.federate(adopted, ledgers, choice.block, registry)) as federation:
-        with (
-            _reserve(prepared, model, adopted, federation, persistent),
-            warnings.catch_warnings(record=True) as caught,
-        ):
-            warnings.simplefilter("always", Note)
+        with _reserve(prepared, model, adopted, federation, persistent), collected_notes() as notes:
             metrics = _learn(prepared, model, federation, progress, engine)
         gates = federation.gates.items()
         metrics["faults"] = {name: dict(gate.faults) for name, gate in gates if gate.faults}
         metrics["breaches"] = {name: dict(gate.uncovered) for name, gate in gates if gate.uncovered}
-        notes = (str(warning.message) for warning in caught if issubclass(warning.category, Note))
-        metrics["warnings"] = list(dict.fromkeys(notes))
-        for text in metrics["warnings"]:
+        metrics["warnings"] = notes
+        for text in notes:
             warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
-        pairs = ((name, federation.heads.get(name)) for name in federation.clients)
-        heads = {name: [head.seq, head.hash] for name, head in pairs if head is not None}
+        heads = {name: federation.heads.get(name) for name in federation.clients}
         if persistent is None and (
             unwritten := [g.ledger_fault for _, g in gates if g.ledger_fault]
         ):
@@ -301,7 +302,7 @@ def run(
     if persistent is not None:
         output.write(choice.name, SESSION, federation.session)
     output.write(choice.name, "metrics.json", metrics)
-    output.write(choice.name, "heads.json", heads)
+    output.write_heads(choice.name, heads)
     if "stopped" not in metrics:
         (folder / "model.json").write_text(written(model), encoding="utf-8")
 

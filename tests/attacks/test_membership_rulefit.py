@@ -93,7 +93,7 @@ def attacked(policy: str, epsilon: str) -> tuple[Finding, ...]:
     data = load("breast_cancer")
     order = np.random.default_rng(0).permutation(len(data.frame)) % 5
     owned = data.frame.assign(owner=[f"clinic {number}" for number in order])
-    model = RuleFitClassifier(n_estimators=5, n_rounds=5, random_state=0)
+    model = RuleFitClassifier(n_estimators=5, n_rounds=5, max_terms=None, random_state=0)
     adopted = model.published(epsilon) if policy == "published" else model.private(epsilon)
     federation = LocalDisclosure.from_frame(
         owned, data.target, client="owner", schema=data.schema, policy=adopted, seed=0

@@ -55,8 +55,8 @@ def test_kinds(name: str) -> None:
 def test_a_client_for_each_row_is_one_that_took_part() -> None:
     """One model serves all; a stranger is named alone, however many rows there are."""
     names = FRAME["hospital"].tolist()
-    for kind, schema in ((RuleFitClassifier, BINARY), (FuzzyTreeRegressor, NUMERIC)):
-        learner = kind()
+    learners = (RuleFitClassifier(max_terms=None), BINARY), (FuzzyTreeRegressor(), NUMERIC)
+    for learner, schema in learners:
         learner.fit(gates(FRAME, learner.private(4), schema))
         assert np.array_equal(learner.predict(X, client=names), learner.predict(X))
         with pytest.raises(
@@ -95,7 +95,7 @@ def test_a_logarithm_is_advised_where_there_is_one(low: float) -> None:
 
 def test_lists_of_numbers_beside_texts_are_read_to_the_last_digit() -> None:
     """As a table of the same cells."""
-    learner = RuleFitRegressor(random_state=0)
+    learner = RuleFitRegressor(max_terms=None, random_state=0)
     learner.fit(gates(FRAME, learner.private(4), NUMERIC))
     rows: Any = X.to_numpy(object).tolist()
     assert np.array_equal(learner.predict(rows), learner.predict(X))

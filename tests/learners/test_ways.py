@@ -33,8 +33,8 @@ GENETIC: dict[str, Any] = {
     "random_state": 0,
 }
 LEARNERS: list[LearnerByWays] = [
-    RuleFitClassifier(**QUICK),
-    RuleFitRegressor(**QUICK),
+    RuleFitClassifier(**QUICK, max_terms=None),
+    RuleFitRegressor(**QUICK, max_terms=None),
     FedForestClassifier(n_estimators=3, random_state=0),
     FedForestRegressor(n_estimators=3, random_state=0),
     GeneticTreeClassifier(**GENETIC),
@@ -193,7 +193,7 @@ def test_private_models_have_no_use_for_a_column_of_one_value(learner: Any) -> N
 
 def test_a_fit_that_got_nothing_says_what_to_do_by_why() -> None:
     """A policy used up by one fit, another learner's policy: each has its own remedy."""
-    learner = RuleFitClassifier(**QUICK)
+    learner = RuleFitClassifier(**QUICK, max_terms=None)
     frame, schema = with_a_still_column(learner, 300)
 
     def owners(policy: Policy) -> LocalDisclosure:

@@ -56,7 +56,7 @@ def thinner(policy: Policy, factor: float) -> Policy:
     [
         (FuzzyTreeRegressor(max_depth=1), NUMERIC, {"canaries": 5, "others": 10, "runs": 60}),
         (
-            RuleFitClassifier(n_estimators=10, n_rounds=6, random_state=0),
+            RuleFitClassifier(max_terms=None, random_state=0),
             roomy_schema(),
             {"canaries": 120, "others": 500, "runs": 2},
         ),

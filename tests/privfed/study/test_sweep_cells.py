@@ -188,10 +188,11 @@ def test_the_attacks_of_a_finished_cell_are_added_to_it(
 
 
 def test_a_cell_whose_attack_was_killed_is_attacked_and_not_trained_again(
-    write_study: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write_study: Written, study_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its findings were written, and before its figures: the finished training stays."""
-    study, out = write_study(), tmp_path / "sweep"
+    text = study_text.replace("[data]", 'attacks = ["verbatim"]\n[data]', 1)
+    study, out = write_study(text), tmp_path / "sweep"
     assert sweep(study, out, epsilon="4") == FINE
     models = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/*/model.json")}
 

@@ -9,9 +9,11 @@ import sys
 import pytest
 
 from privfed.leaks.evidence import Evidence
+from privfed.testing import assert_dp, assert_no_raw, assert_support  # noqa: F401 - else each session would load them
 from privfed.testing.assertions.suite import Looked, Suite
 
 pytest_plugins = ("pytester",)
+CACHELESS = ("-p", "no:cacheprovider")
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +21,11 @@ def _named_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs load this plugin and xdist by name, and none of the others that happen to be installed, which takes longer."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "privfed.testing.plugin,xdist.plugin")
+
+
+def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+    """A session in this process, which has imported what one of its own would import first."""
+    return pytester.runpytest_inprocess(*CACHELESS, *options)
 
 
 SUITE = """
@@ -94,7 +101,7 @@ def test_other_tests_do_not_blunt_the_assertions(pytester: pytest.Pytester) -> N
                 assert helper.told() == 0.05 / 2 / 2
         """,
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=51)
+    run(pytester).assert_outcomes(passed=51)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +114,7 @@ def test_other_tests_do_not_blunt_the_assertions(pytester: pytest.Pytester) -> N
 def test_misuse_is_told(pytester: pytest.Pytester, test: str, message: str) -> None:
     """A misspelt claim and a missing one."""
     pytester.makepyfile(f"import pytest\n{test}")
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    done = run(pytester)
     assert done.ret != 0
     assert message in done.stdout.str() + done.stderr.str()
 
@@ -115,7 +122,7 @@ def test_misuse_is_told(pytester: pytest.Pytester, test: str, message: str) -> N
 def test_a_rate_that_is_none_is_told(pytester: pytest.Pytester) -> None:
     """In the settings or on the command line."""
     pytester.makepyfile("def test_it(): pass")
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--privfed-alpha", "2")
+    done = run(pytester, "--privfed-alpha", "2")
     assert "must lie between 0 and 1" in done.stdout.str() + done.stderr.str()
 
 
@@ -199,7 +206,7 @@ def test_names_are_public_here():
 def test_a_failure_prints_no_raw_value(pytester: pytest.Pytester) -> None:
     """Neither the captured output nor the fixture's repr; and the session says what was looked at."""
     pytester.makepyfile(LEAKY)
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--showlocals", "-vv")
+    done = run(pytester, "--showlocals", "-vv")
     done.assert_outcomes(passed=1, failed=1)
     text = done.stdout.str()
     assert "Vogelsang-" not in text.replace('"Vogelsang-"', "")
@@ -233,7 +240,7 @@ def test_dp(neighbours):
 def test_no_assertion_s_failure_prints_a_raw_value(pytester: pytest.Pytester) -> None:
     """Not the table that is passed on to the code under test, nor the arguments of what refuses it."""
     pytester.makepyfile(CALLED)
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--showlocals", "-vv")
+    done = run(pytester, "--showlocals", "-vv")
     done.assert_outcomes(failed=3)
     assert "dose" in done.stdout.str() and not [x for x in DOSES if x in done.stdout.str()]
 
@@ -245,17 +252,16 @@ def test_findings_are_accepted_by_a_baseline(pytester: pytest.Pytester) -> None:
     """Written once, reviewable, without a value; then met, in workers too; another finding still fails."""
     pytester.makepyfile(LEAKY)
     pytester.makeini("[pytest]\nprivfed_baseline = leaks.json")
-    first = ("-p", "no:cacheprovider", "--privfed-update-baseline")
-    pytester.runpytest_subprocess(*first).assert_outcomes(passed=2)
+    run(pytester, "--privfed-update-baseline").assert_outcomes(passed=2)
     held = (pytester.path / "leaks.json").read_text()
     assert "test_leak: a raw text" in held and "Vogelsang" not in held
-    again = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "1")
+    again = pytester.runpytest_subprocess(*CACHELESS, "-n", "1")
     again.assert_outcomes(passed=2)
     again.stdout.fnmatch_lines(["*1 finding, 1 of them accepted*"])
     pytester.makepyfile(LEAKY.replace('["who": ', '["whom": ').replace('{"who"', '{"whom"'))
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, failed=1)
+    run(pytester).assert_outcomes(passed=1, failed=1)
     (pytester.path / "leaks.json").write_text("[]")
-    broken = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    broken = run(pytester)
     assert "is no baseline" in broken.stdout.str()
 
 
@@ -284,7 +290,7 @@ def test_what_a_test_expects_is_not_accepted(pytester: pytest.Pytester) -> None:
     """Findings that a test catches and known failures are none of the baseline; what fails a test is."""
     pytester.makepyfile(test_leaky=LEAKY, test_expected=EXPECTED)
     pytester.makeini("[pytest]\nprivfed_baseline = leaks.json")
-    first = ("-p", "no:cacheprovider", "--privfed-update-baseline")
+    first = (*CACHELESS, "--privfed-update-baseline")
     done = pytester.runpytest_subprocess(*first, "-n", "1")
     done.assert_outcomes(passed=3, xfailed=1)
     done.stdout.fnmatch_lines(["2 tests ended where a finding was accepted: *again*"])
@@ -293,7 +299,7 @@ def test_what_a_test_expects_is_not_accepted(pytester: pytest.Pytester) -> None:
         "test_expected",
         "test_leak",
     ]
-    again = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    again = run(pytester)
     again.assert_outcomes(passed=3, xfailed=1)
 
 
@@ -301,9 +307,9 @@ def test_rules_are_switched_off_in_the_settings(pytester: pytest.Pytester) -> No
     """By name; a name that is none is told."""
     pytester.makepyfile(LEAKY)
     pytester.makeini("[pytest]\nprivfed_off = names lines")
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    run(pytester).assert_outcomes(passed=2)
     pytester.makeini("[pytest]\nprivfed_off = nams")
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    done = run(pytester)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert done.stderr.str().strip().startswith("ERROR: privfed_off: no rule is called ['nams'];")
 
@@ -311,7 +317,7 @@ def test_rules_are_switched_off_in_the_settings(pytester: pytest.Pytester) -> No
 def test_a_baseline_that_is_not_named_is_told(pytester: pytest.Pytester) -> None:
     """Else all findings would pass, and none would be written."""
     pytester.makepyfile(LEAKY)
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--privfed-update-baseline")
+    done = run(pytester, "--privfed-update-baseline")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert "no baseline is named; write privfed_baseline" in done.stderr.str()
 
@@ -320,15 +326,15 @@ def test_what_did_not_run_stays_accepted(pytester: pytest.Pytester) -> None:
     """A baseline that is written anew by a part of the suite keeps the rest; what ran and is mended goes."""
     pytester.makepyfile(test_one=LEAKY, test_two=LEAKY)
     pytester.makeini("[pytest]\nprivfed_baseline = leaks.json")
-    update = ("-p", "no:cacheprovider", "--privfed-update-baseline")
-    pytester.runpytest_subprocess(*update, "-n", "2").assert_outcomes(passed=4)
+    update = "--privfed-update-baseline"
+    pytester.runpytest_subprocess(*CACHELESS, update, "-n", "2").assert_outcomes(passed=4)
     held = (pytester.path / "leaks.json").read_text()
     assert "test_one.py::test_leak" in held and "test_two.py::test_leak" in held
-    pytester.runpytest_subprocess(*update, "test_two.py").assert_outcomes(passed=2)
+    run(pytester, update, "test_two.py").assert_outcomes(passed=2)
     assert (pytester.path / "leaks.json").read_text() == held
     pytester.makepyfile(
         test_two="def test_leak(leakcheck): leakcheck.assert_no_raw({}, [[1.5]] * 20, may_be_empty=True)"
     )
-    pytester.runpytest_subprocess(*update, "test_two.py").assert_outcomes(passed=1)
+    run(pytester, update, "test_two.py").assert_outcomes(passed=1)
     kept = (pytester.path / "leaks.json").read_text()
     assert "test_one.py::test_leak" in kept and "test_two.py" not in kept
