@@ -79,8 +79,11 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     rho, shrink = math.exp(root), 1e-13
     while rho > 0 and round_up(to_epsilon(rho, small)) > epsilon:
         rho, shrink = rho * (1 - shrink), 2 * shrink
-    whole = math.floor(Fraction(rho) * RESOLUTION)
-    if whole == 0:
+    whole, fewer = math.floor(Fraction(rho) * RESOLUTION), 1
+    # to_epsilon is exact to some digits, and may rise a little as rho falls
+    while whole > 0 and round_up(to_epsilon(float(Fraction(whole, RESOLUTION)), small)) > epsilon:
+        whole, fewer = whole - fewer, 2 * fewer
+    if whole <= 0:
         raise PolicyError(f"epsilon {target:g} is too small for any noise; write a larger one")
     return Fraction(whole, RESOLUTION)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score, r2_score
@@ -87,3 +89,17 @@ def test_a_constant_target_scores_nothing() -> None:
     scores = local.depth_scores(np.zeros((10, 1)), np.ones(10), 0, parts, DEPTHS)
     assert not scores.any()
     assert local.vote(scores, np.ones(10), 0, local.VoteThresholds()) == (False, False)
+
+
+@pytest.mark.parametrize("classes", [0, 2])
+def test_every_tree_breaks_ties_as_one_of_seed_0(classes: int) -> None:
+    """Of equal columns, trees before it change nothing, in any thread."""
+    rng = np.random.default_rng(5)
+    X = np.repeat(rng.normal(size=(60, 2)).round(1), 3, axis=1)
+    y = rng.integers(0, 2, 60) if classes else rng.normal(size=60)
+    kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
+    wanted = kind(max_depth=4, random_state=0).fit(X.astype(np.float32), y).tree_
+    with ThreadPoolExecutor(2) as pool:
+        for nodes in pool.map(lambda _: local.cart(X, y, classes, 4), range(6)):
+            assert np.array_equal(nodes["feature"], np.maximum(wanted.feature, -1))
+            assert np.array_equal(nodes["cut"], wanted.threshold)

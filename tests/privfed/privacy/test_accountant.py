@@ -55,6 +55,7 @@ DELTAS = st.integers(1, 300).map(lambda power: Fraction(1, 10**power)) | st.just
 @pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
 @given(epsilon=EPSILONS, delta=DELTAS)
 @example(Fraction(10**6), Fraction(1, 10**300))
+@example(Fraction(76062565881749, 10646462084665000), Fraction(9, 10))
 def test_a_full_ceiling_is_within_every_budget(
     accountant: Accountant, epsilon: Fraction, delta: Fraction
 ) -> None:
