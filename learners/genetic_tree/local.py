@@ -64,8 +64,9 @@ def _seeded() -> np.random.RandomState:
     if not hasattr(_GENERATORS, "one"):
         _GENERATORS.one = np.random.RandomState(0)
         _GENERATORS.state = _GENERATORS.one.get_state()
-    _GENERATORS.one.set_state(_GENERATORS.state)
-    return _GENERATORS.one
+    generator: np.random.RandomState = _GENERATORS.one
+    generator.set_state(_GENERATORS.state)
+    return generator
 
 
 def structure(X: np.ndarray, y: np.ndarray, classes: int, depth: int) -> np.ndarray:

@@ -142,8 +142,8 @@ def test_whole_numbers_to_predict_share_bins_until_their_mass_is_located() -> No
     shared, single = np.abs(errors).reshape(2, 100).mean(axis=1)
     assert shared < 0.8 * single
     assert len(ColumnEstimate.of_target(column).cuts) == 15
-    exact = ColumnEstimate.of_target(column).updated(np.r_[np.zeros(15), 400.0], 1e-9, 400)
-    assert 28 in exact.closer(16).cuts
+    last = ColumnEstimate.of_target(column).updated(np.r_[np.zeros(15), 400.0], 1e-9, 400)
+    assert 28 in last.closer(16).cuts
 
 
 @pytest.mark.parametrize("others", [np.r_[np.zeros(14), 1.0], np.full(15, 1 / 15)])

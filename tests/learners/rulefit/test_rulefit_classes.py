@@ -99,6 +99,7 @@ def test_the_model_is_read_and_saved(way: str) -> None:
 def test_each_class_has_a_score_card(way: str) -> None:
     """Of its own log-odds against the rest; risks, to the printed power, divided by their sum are nearly the probabilities."""
     learner = fitted(way)
+    assert isinstance(learner.ensemble_, ClassEnsembles)
     cards = [learner.scorecard(label=name) for name in "abc"]
     for card, model in zip(cards, learner.models_, strict=True):
         alone = ScoreCard.from_ensemble(model)
