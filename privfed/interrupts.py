@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
-from privfed.questions.plugins import described
-
 _signals: list[int] = []
 
 
@@ -35,6 +33,8 @@ def noting() -> Iterator[None]:
 
 def survived(error: Exception) -> str:
     """Describe a plugin's error that does not stop the study; see :func:`.plugins.described`."""
+    from privfed.questions.plugins import described  # not for a command's help
+
     if interrupted():
         raise error
     if os.environ.get("PRIVFED_TRACEBACK"):

@@ -80,8 +80,8 @@ def look(federation: Disclosure, *, linear: bool, number: bool) -> Look:
     if classes is not None and classes.uncertain and not unsure:
         warnings.warn(
             "the noise of all counts leaves the odds of a class uncertain by a factor of "
-            f"{math.exp(classes.spread):.1f}: the budget is too small for so few records of it, and the model "
-            "may be worse than a constant",
+            f"{math.exp(classes.spread):.1f} (one standard deviation, the classes' mean): the budget is too small for so "
+            "few records of it, and the model may be worse than a constant",
             Note,
             stacklevel=5,
         )

@@ -37,7 +37,7 @@ def test_an_assertion_without_a_text_is_told_by_its_code() -> None:
     [
         (check_accountant, 11, "check_composes_something", "check_any_moment"),
         (check_attack, 9, "check_says_what_it_asks", "check_time"),
-        (check_learner, 18, "check_parameters", "check_queries"),
+        (check_learner, 18, "check_fit_returns_self", "check_queries"),
         (check_query, 13, "check_fields", "check_hostile_fields"),
         (check_sharing, 6, "check_nothing_raw", "check_order"),
     ],
