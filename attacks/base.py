@@ -150,10 +150,16 @@ class Attack(ABC):
         return self.finding("findings before the time was up", 0, partial=partial, simulation=False)
 
     def failure(self, error: Exception) -> Finding:
-        """The finding of an attack that raised an error, by :func:`.plugins.described`; no pass."""
-        told = plugins.described(error)
-        failed = "it failed: " if isinstance(error, PrivfedError) else "it failed with "
-        figures = {"partial": failed + told, "detail": {FAILED: told}}
+        """The finding of an attack that raised an error; no pass.
+
+        Its text, which may hold data of the truth, is repeated only if privfed itself raised it.
+        """
+        ours = isinstance(error, PrivfedError) and plugins.raised_here(error)
+        told = str(error) if ours else plugins.located(error)
+        figures = {
+            "partial": f"it failed{':' if ours else ' with'} {told}",
+            "detail": {FAILED: told},
+        }
         return self.finding("findings before it failed", 0, **figures, simulation=False)
 
     def incomparable(self, *, drawn: bool) -> Finding:

@@ -71,7 +71,7 @@ class ColumnEstimate:
         return np.append(self.edges[:-1], self.edges[-1] + 1) - 0.5
 
     @property
-    def each(self) -> bool:
+    def has_bin_per_value(self) -> bool:
         """Whether every value has its own bin."""
         low, high = self.column.bounds
         return one_bin_each(self.column) and len(self.cuts) == np.floor(high) - np.ceil(low)
@@ -79,7 +79,7 @@ class ColumnEstimate:
     @property
     def positions(self) -> np.ndarray:
         """The edges as fractions of the bounds' interval, from 0 to 1; evenly if each value has its own bin."""
-        if self.each:
+        if self.has_bin_per_value:
             return np.linspace(0, 1, len(self.cuts) + 2)
         low, high = self.column.bounds
         return np.asarray((self.edges - low) / (high - low))
@@ -140,7 +140,7 @@ class ColumnEstimate:
         An outermost bin far wider than its neighbour is halved repeatedly towards it, as a bound says little about
         where a tail ends.
         """
-        if self.each:
+        if self.has_bin_per_value:
             return self
         levels, (low, high) = np.linspace(0, 1, bins + 1), self.column.bounds
         if self.beliefs is None:

@@ -153,9 +153,22 @@ def blamed(error: Exception) -> str:
 
 
 def described(error: Exception) -> str:
-    """Describe a plugin's error that does not end a study: its type and line, or our own text, which holds no data."""
-    if isinstance(error, PrivfedError):
-        return str(error)
+    """Describe a plugin's error that does not end a study: :func:`located`, or our own text, which holds no data."""
+    return str(error) if isinstance(error, PrivfedError) else located(error)
+
+
+def raised_here(error: Exception) -> bool:
+    """Whether a function of privfed itself raised an error."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place is not None and str(place.tb_frame.f_globals.get("__name__")).startswith(
+        "privfed."
+    )
+
+
+def located(error: Exception) -> str:
+    """Return a plugin's error's type and line, without its text, which may hold data."""
     return ", ".join(filter(None, [type(error).__name__, blamed(error)]))
 
 

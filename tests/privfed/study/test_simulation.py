@@ -19,7 +19,7 @@ from privfed.attacks.finding import Finding
 from privfed.attacks.small_groups import SmallGroups
 from privfed.audits import trainings
 from privfed.cli import BAD_INPUT, FAULT, FINE, status
-from privfed.errors import StudyError
+from privfed.errors import InputError, PluginError, StudyError
 from privfed.exchange.messages import Release
 from privfed.exchange.transcript import Transcript, TranscriptEntry
 from privfed.learners import FuzzyTreeRegressor
@@ -355,21 +355,26 @@ def test_a_single_owner_s_records_are_compared_with_those_held_out(
     assert (told.value, told.state, idle) == (1.0, "found", {})
 
 
+@pytest.mark.parametrize("kind", [ValueError, InputError, PluginError])
 @pytest.mark.parametrize("method", ["run", "attackable"])
 def test_an_attack_that_fails_ends_no_study(
-    study: Study, published: Transcript, monkeypatch: pytest.MonkeyPatch, method: str
+    study: Study,
+    published: Transcript,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    kind: type[Exception],
 ) -> None:
     """Budgets are spent by then: it has not looked, it says why without its text, and all others go on."""
 
     def fail(*_: object) -> None:
-        raise ValueError("age 41.70913")
+        raise kind("age 41.70913")
 
     few = replace(study, attacks=("small_groups", "membership"))
     monkeypatch.setattr(SmallGroups, method, fail)
     told, idle = simulation.attack(prepare(few), published)
     failed, *others = told
     assert (failed.attack, failed.state) == ("small_groups", "not looked")
-    assert failed.why_not == "it failed with ValueError" and "41.70913" not in str(told)
+    assert failed.why_not == f"it failed with {kind.__name__}" and "41.70913" not in str(told)
     assert {each.attack for each in others} == {"membership", "coverage"} and not idle
 
 
