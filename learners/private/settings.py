@@ -158,11 +158,11 @@ _SNR_2000 = ModelParams(
     synthetic_records=2_500, directions=250,
 )  # fmt: skip
 _SNR_5000 = ModelParams(
-    linear=0.15, binned=0.15, trees=((16, 2, 0.2), (16, 4, 0.3), (6, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, stretched=False, bins=16, halved_ends=False,
+    linear=0.15, binned=0.15, trees=((48, 2, 0.2), (48, 4, 0.3), (18, 5, 0.2)), ranked=False, look=0.02, target=0.01, correlated=True, stretched=False, bins=16, halved_ends=False,
     resolution=32, rounds=5, first=0.1, masses=True, calibrated=True, prior=1.4, spread=1.1,
     synthetic_records=2_500, directions=250,
 )  # fmt: skip
-_SNR_ABOVE = replace(_SNR_5000, halved_ends=True)
+_SNR_ABOVE = replace(_SNR_5000, trees=((80, 2, 0.2), (80, 4, 0.3), (30, 5, 0.2)), halved_ends=True)
 _ROWS: tuple[tuple[float, ModelParams], ...] = (
     (60.0, _SNR_60),
     (180.0, _SNR_180),
