@@ -15,7 +15,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from privfed.errors import InputError
 from privfed.exchange.disclosure import Disclosure
@@ -222,11 +222,10 @@ class PrivateForest:
         outcome, scores = self.model.outcome, self.model.scores(X)
         half = deviations_of(level) * self.model.score_deviations(X, of)
         if outcome.kind == "classes":
-            p = np.clip(outcome.predictions(scores), 1e-15, 1 - 1e-15)
-            squares = (p * half) ** 2
-            others = (squares.sum(axis=1, keepdims=True) - squares) / (1 - p) ** 2
-            half = np.sqrt(half**2 + np.maximum(others, 0))
-            limits = expit(np.stack([logit(p) - half, logit(p) + half], axis=2))
+            odds = [outcome.log_odds(scores, k) for k in range(outcome.classes)]
+            middle = np.column_stack([value for value, _ in odds])
+            half = np.column_stack([np.linalg.norm(slopes * half, axis=1) for _, slopes in odds])
+            limits = expit(np.stack([middle - half, middle + half], axis=2))
             return limits if outcome.classes > 2 else limits[:, 1]
         ends = [outcome.predictions(end) for end in (scores - half, scores + half)]
         number = outcome.kind == "number"
@@ -261,6 +260,8 @@ class PrivateForest:
         shape = (model.basis.size, model.outcome.classes)
         if model.weights.shape != shape or not np.isfinite(model.weights).all():
             raise ValueError("every function needs its weights")
+        if model.start.shape != shape[1:] or not np.isfinite(model.start).all():
+            raise ValueError("every class needs its intercept")
         if model.covariance is not None and model.covariance.ndim == 2:
             model = replace(model, covariance=model.covariance[None])
         return cls(model)

@@ -632,7 +632,7 @@ def test_the_private_way(schema: Schema) -> None:
     planned = {line.query.kind for line in learner.plan(schema, policy)}
     assert planned == set(policy.guards)
     data = learner.to_dict()
-    data["state"]["private"]["weights"]["values"][0] = {"number": "nan"}
+    data["state"]["private"]["start"]["values"][0] = {"number": "nan"}
     with pytest.raises(InputError, match="damaged"):
         kind.from_dict(data)
 
