@@ -220,23 +220,24 @@ class Gate:
     def _finishes(self, request: Request, entry: Entry) -> bool:
         """Whether an interrupted request may be completed under its existing charge.
 
-        True for a local effect, which releases nothing, and for a masked share at the same cost, without which no
-        owner's share could be opened: bytes that were not durable were never sent.
+        Bytes that were not durable were never sent, so an answer with noise drawn anew is the only one to that charge.
+        The charge must be the same now, of whatever version of the policy, and its study not have ended; a local effect
+        releases nothing.
         """
         if issubclass(self._kinds.get(request.kind, Query), LocalEffect):
             return True
-        if self.policy.masked is None:
+        *_, charge = self._prepare(request)
+        then = {name: entry.body[name] for name in ("policy", "round")}
+        if entry.body != entry.body | charge.body() | then:
             return False
-        _, quote, charge = self._prepare(request)
-        return bool(quote.masked) and charge.loss.to_dict() == entry.body.get("loss")
+        free = replace(charge, loss=Loss.free())
+        return self.ledger.would_refuse(free, self.accountant, lambda _: None) is None
 
     def _again(self, request: Request, entry: Entry) -> Envelope:
-        """Return the stored bytes, or complete an interrupted request if allowed."""
+        """Return the stored bytes, or complete an interrupted request."""
         if entry.event in _SEALED:
             return Envelope(_SEALED[entry.event], entry.payload, self.ledger.sign(entry.head))
-        query, quote, charge = self._prepare(request)
-        sealed = self._evaluate(request, query, quote)
-        return Envelope(sealed.status, sealed.body, self.ledger.release(charge, sealed.body))
+        return self._answer(request, charged=True)
 
     def dry_run(self, request: Request) -> Reason | None:
         """Return why a request would be refused now, or None; nothing is read, charged or recorded."""
@@ -266,19 +267,20 @@ class Gate:
         charge = self._charge(request, quote)
         return query, quote, charge if self._cache is None else self._cache.spare(charge)
 
-    def _answer(self, request: Request) -> Envelope:
+    def _answer(self, request: Request, *, charged: bool = False) -> Envelope:
         query, quote, charge = self._prepare(request)
-        reserved = self.ledger.reserve(
-            charge,
-            self.accountant,
-            lambda after: self._over(after, charge),
-            request.fields,
-            self.block,
-        )
-        self._reserved(charge, reserved)
-        if reserved.refused is not None:
-            refusal = Refusal(self.owner, request.id, reserved.refused)
-            return Envelope.seal(refusal, self.ledger.sign(reserved.head))
+        if not charged:
+            reserved = self.ledger.reserve(
+                charge,
+                self.accountant,
+                lambda after: self._over(after, charge),
+                request.fields,
+                self.block,
+            )
+            self._reserved(charge, reserved)
+            if reserved.refused is not None:
+                refusal = Refusal(self.owner, request.id, reserved.refused)
+                return Envelope.seal(refusal, self.ledger.sign(reserved.head))
         again = None if self._cache is None else self._cache.again(charge, self.owner)
         sealed = self._evaluate(request, query, quote) if again is None else again
         record = self.ledger.release if sealed.status == "release" else self.ledger.fail
