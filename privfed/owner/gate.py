@@ -58,6 +58,8 @@ REQUEST_LIMIT = 64 * 2**20  #: Maximum size of a decoded request, in bytes
 #: Maximum failures of one unprotected kind, ever, as a failure can disclose more than the answers. After one failure of
 #: a protected query the gate closes: see :meth:`Gate.close_after`.
 MOST_FAILURES = 3
+#: Maximum local effects of one kind in a study: they cost nothing, and each takes disk space of the owner's.
+MOST_EFFECTS = 1000
 #: Maximum memory for evaluating a query, as it declares, in bytes, without the records.
 MOST_MEMORY = 2**32
 #: Maximum bytes of an answer's cells: a larger reply would be charged, but not fit into a message.
@@ -366,7 +368,8 @@ class Gate:
 
     def _over(self, after: Spent, charge: Charge) -> Reason | None:
         """Check the total after a charge against all limits of the policy: times, budget, sub-budgets."""
-        limits = [g.times for g in self.policy.guards[charge.kind] if g.times is not None]
+        guards = self.policy.guards[charge.kind]
+        limits = [g.times for g in guards if g.times is not None] if guards else [MOST_EFFECTS]
         if limits and after.times[charge.kind] > min(limits):
             return Reason.TIMES
         return None if self._affordable(after, charge) else Reason.BUDGET
