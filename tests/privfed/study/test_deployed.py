@@ -205,7 +205,8 @@ def away(connect: Connect, gone: Callable[[RemoteDisclosure], bool], end: str = 
 
         def carried(batches: Any, seconds: float) -> Any:
             silent = {"south"} if gone(asking) else set()
-            return carry({k: v for k, v in batches.items() if k not in silent}, seconds)
+            asked = {k: v for k, v in batches.items() if k not in silent}
+            return carry(asked, 60.0)  # the others are waited for, however busy the machine is
 
         asking._carry = carried
         return asking
