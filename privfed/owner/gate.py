@@ -229,7 +229,7 @@ class Gate:
         if issubclass(self._kinds.get(request.kind, Query), LocalEffect):
             return True
         *_, charge = self._prepare(request)
-        then = {name: entry.body[name] for name in ("policy", "round")}
+        then = {name: entry.body.get(name) for name in ("policy", "round")}
         if entry.body != entry.body | charge.body() | then:
             return False
         free = replace(charge, loss=Loss.free())
