@@ -115,8 +115,8 @@ def verifying(path: Path, rows: int) -> None:
 
 def crashing(folder: Path, kills: int) -> None:
     lives = killed(folder / "killed.db", kills, seed=11)
-    outcome = f"{lives.changed} changed, {lives.short} short of {len(lives.released)} released"
-    line(f"SIGKILL x {lives.kills}, {lives.interrupted} charges cut off", outcome, "0 and 0")
+    outcome = f"{lives.changed} changed, {lives.short} short, {lives.interrupted} refused"
+    line(f"SIGKILL x {lives.kills}, {len(lives.released)} released", outcome, "0, 0 and 0")
 
 
 def tampering(folder: Path, rows: int, sample: int) -> None:

@@ -103,7 +103,7 @@ class Lives:
     Args:
         kills: how often it was killed.
         released: different requests that were answered with a release.
-        interrupted: requests that were charged before a kill, and refused afterwards.
+        interrupted: requests that were charged before a kill, and refused afterwards (must stay 0).
         changed: requests answered twice with different bytes (must stay 0).
         short: restarts after which less was spent than had left (must stay 0).
     """

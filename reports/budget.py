@@ -407,6 +407,9 @@ class Studied(Protocol):
     def learners(self) -> Sequence[str]:
         """The names of its learners."""
 
+    def learner_under(self, policy: str) -> Any:
+        """Return the learner under a policy, which has a name."""
+
     @property
     def about(self) -> About:
         """Who is responsible for it, and its purpose."""

@@ -7,7 +7,6 @@ write come from the study's ``[about]``; missing ones are an error.
 from __future__ import annotations
 
 import json
-import math
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +15,6 @@ from datetime import UTC, date, datetime
 from html import escape
 from importlib.resources import files
 from typing import Any
-
-from scipy.special import ndtr
 
 from privfed.attacks.finding import LEVEL, Finding
 from privfed.errors import InputError, number_of
@@ -58,6 +55,11 @@ class Source:
         return self.report.study.about
 
     @property
+    def learner(self) -> str:
+        """The name of the policy's learner."""
+        return str(self.report.study.learner_under(self.policy.name).name)
+
+    @property
     def columns(self) -> list[Mapping[str, Any]]:
         """The schema's columns, including the target."""
         return list(self.schema["column"])
@@ -78,8 +80,8 @@ class Source:
         missing = [key for key, text in needed.items() if not text]
         if missing:
             raise InputError(
-                f"{form}: needs {', '.join(missing)}; write them in the output's study.toml, under "
-                "[about] or [about.registry]"
+                f"{form}: needs {', '.join(missing)}; write them under [about] or [about.registry] in the study's "
+                "file before it is run, or afterwards in the output's study.toml, which is then noted as edited"
             )
 
 
@@ -195,10 +197,10 @@ def _practice(source: Source) -> dict[str, Any]:
             "trust_assumptions": "The server is not trusted: it may choose each query by the earlier answers, "
             "and stop at any time. Each data owner trusts her own machine."
             + (f" This holds {policy.basis}." if policy.basis else ""),
-            "actors": f"{number_of(len(policy.clients), 'data owner')}, each with a gate and a ledger of her own, and the "
-            f"server ({', '.join(policy.principals)}).",
+            "actors": f"{number_of(len(policy.clients), 'data owner')}, each with a gate and a ledger of her own, and who "
+            f"asks them: {', '.join(policy.principals)}.",
             "release_type": "Many releases",
-            "release_type_details": f"{policy.releases} to date, charged to one budget.",
+            "release_type_details": f"{policy.releases} to date, each charged to its owner's budget.",
             "data_source_type": "Static",
             "access_type": "Interactive",
             "access_type_details": "The server may choose each query by the earlier answers.",
@@ -262,7 +264,7 @@ def _answers(source: Source, measures: list[str]) -> Iterator[tuple[int, dict[st
     texts = {
         111: [
             about.purpose,
-            f"Trained by {', '.join(report.study.learners)} over data owners' tables.",
+            f"Trained by {source.learner} over data owners' tables.",
         ],
         112: [about.controller, *(f"Data owner: {client.client}" for client in policy.clients)],
         121: [about.data_description, *(_described(column) for column in source.columns)],
@@ -332,7 +334,7 @@ def sacroml(source: Source) -> str:
                 "attack_params": {
                     "reads": list(dict.fromkeys(k for f in known for k in f.releases))
                 },
-                "target_model": ", ".join(source.report.study.learners),
+                "target_model": source.learner,
                 "target_model_params": {
                     "policy": source.policy.name,
                     "claim": claim(source.policy),
@@ -357,38 +359,36 @@ def sacroml(source: Source) -> str:
 
 
 def _instance(finding: Finding) -> dict[str, Any]:
-    """Metrics of one attack; empty if it has no ROC curve. The p-value assumes a normal AUC under equal scores."""
-    detail = finding.detail
-    auc = finding.value if finding.baseline == 0.5 else detail.get("area under the curve")
+    """Metrics of one attack; empty if it has no ROC curve.
+
+    The p-value is the finding's, as for the report: one by the numbers of members and others alone would take records
+    under the same draw of noise for independent. An AUC beside another value has none.
+    """
+    detail, is_area = finding.detail, finding.baseline == 0.5
+    auc = finding.value if is_area else detail.get("area under the curve")
     if auc is None:
         return {}
-    members, others = detail["members"], detail["outsiders" if "outsiders" in detail else "others"]
     metrics = {
         "AUC": auc,
-        "P_HIGHER_AUC": float(ndtr((0.5 - auc) / _auc_std(members, others))),
-        "n_pos_test_examples": members,
-        "n_neg_test_examples": others,
+        "n_pos_test_examples": detail["members"],
+        "n_neg_test_examples": detail["outsiders" if "outsiders" in detail else "others"],
         "privfed_metric": finding.metric,
     }
+    if is_area and finding.p_value is not None:
+        metrics["P_HIGHER_AUC"] = finding.p_value
     if (rate := detail.get("members found at 1 % false positives")) is not None:
         metrics["TPR@0.01"] = rate
     return metrics
 
 
-def _auc_std(members: int, others: int) -> float:
-    """Standard deviation of ROC AUC if both groups have the same distribution of scores."""
-    return math.sqrt((members + others + 1) / (12 * members * others))
-
-
 def _global(instances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    margin = 3 * _auc_std(instances[0]["n_pos_test_examples"], instances[0]["n_neg_test_examples"])
-    values = sorted(instance["P_HIGHER_AUC"] for instance in instances)
+    values = sorted(each["P_HIGHER_AUC"] for each in instances if "P_HIGHER_AUC" in each)
     below = [n for n, p in enumerate(values, 1) if p <= LEVEL * n / len(values)]
-    return {
-        "null_auc_3sd_range": f"{0.5 - margin:.4f} -> {0.5 + margin:.4f}",
+    significant = {
         "n_sig_auc_p_vals": sum(p <= LEVEL for p in values),
         "n_sig_auc_p_vals_corrected": max(below, default=0),
     }
+    return significant if values else {}
 
 
 # --- cards -------------------------------------------------------------------------------------

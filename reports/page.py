@@ -317,13 +317,16 @@ def strongest(finding: Finding) -> str:
 def unread(finding: Finding, others: Iterable[Finding] = ()) -> str:
     """Return what to add to a finding's figure if its attack was cut short, as more might be found; else nothing.
 
-    ``others`` are the policy's findings: of one attack's measures the strongest may be the one that was cut short.
+    ``others`` are the policy's findings: of one attack's measures the strongest may be the one that was cut short. More
+    than all of what was tried cannot be found of it.
     """
     same = [finding, *(other for other in others if other.attack == finding.attack)]
-    reasons = dict.fromkeys(one.partial for one in same if one.partial)
-    return (
-        f"; more may be found: {'; '.join(reasons)}" if reasons and finding.state == "found" else ""
-    )
+    short = [one for one in same if one.partial]
+    if not short or finding.state != "found":
+        return ""
+    all_found = all(one.share == 1 for one in short)
+    reasons = "; ".join(dict.fromkeys(one.partial for one in short))
+    return f"; {'not everything was tried' if all_found else 'more may be found'}: {reasons}"
 
 
 def verdict(finding: Finding) -> str:

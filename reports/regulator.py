@@ -48,9 +48,10 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
     heads = "; ".join(
         f"{c.client} rows 1 to {c.head[0]}, head {c.head[1][:12]}" for c in policy.clients
     )
-    delta = policy.delta
-    epsilon = policy.epsilon
-    judged = "no finite epsilon" if epsilon is None else f"epsilon {shown(epsilon)}"
+    epsilon, delta = policy.epsilon, policy.delta
+    judged = "no finite epsilon"
+    if epsilon is not None:
+        judged = f"epsilon {shown(epsilon)}, delta {shown_delta(delta)}"
     met = finite and epsilon is not None and epsilon <= MEANINGLESS and delta <= LARGE_DELTA
     yield PyramidBlock(
         "top",
@@ -59,7 +60,7 @@ def _top(policy: PolicyReport) -> Iterator[PyramidBlock]:
         f"{'none' if rules.budget is None else f'epsilon {shown(rules.budget.epsilon)}, delta {shown_delta(rules.budget.delta)}'}.",
         f"Ledgers, recomputed: {heads}.",
         f"Little meaning above epsilon {MEANINGLESS:g}, strong up to {STRONG:g}; a delta above {LARGE_DELTA:g} is suspicious. "
-        f"Here: {judged}, delta {shown_delta(delta)}.",
+        f"Here: {judged}.",
         "met" if met else "not met",
     )
     persons = rules.unit in ("individual", "client")
@@ -81,7 +82,7 @@ def _middle(report: Report, policy: PolicyReport) -> Iterator[PyramidBlock]:
         "middle",
         "Algorithms and correctness",
         correct,
-        "; ".join(map(_finding_text, audits)) or "no audit ran in this study",
+        ";\n".join(map(_finding_text, audits)) or "no audit ran under this policy",
         "Noise that does not have the charged distribution; sums in floating point; a query that fails.",
         state,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +27,7 @@ from privfed.cli import FINE, commands, status
 from privfed.engines.owner_file import OwnerFile
 from privfed.engines.remote import RemoteDisclosure
 from privfed.engines.sockets import SocketCarrier
-from privfed.errors import InputError
+from privfed.errors import InputError, LedgerError
 from privfed.questions import plugins
 from privfed.study import Study
 from privfed.study.deployed import Deployment
@@ -300,6 +302,29 @@ def test_the_walk_through_engines_goes_as_printed(
     Path("server/second.toml").write_text(text, encoding="utf-8")
     type_out(second.replace("second.toml\n", "second.toml --yes\n"))
     assert OwnerFile.from_toml("ashford/second-study/owner.toml").study == "Second study"
+    lose_and_restore("ashford/ledger.db", capsys)
+
+
+def lose_and_restore(ledger: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Type out the page on backups; before each way back, the ledger is lost with all files beside it."""
+    page = PAGES["ledger"].partition("## Backups")[2].partition("## Upgrades")[0]
+    typed = re.split(r"^(?=    privfed ledger (?:restore|forget))", page, flags=re.MULTILINE)
+    assert len(typed) == 4
+    for block in typed:
+        if "ledger forget" in block or "ledger restore" in block:
+            shutil.copy(ledger, "Ashford.db")
+            for file in Path(ledger).parent.glob(f"{Path(ledger).stem}.*"):
+                file.unlink()
+        type_out(block.replace("/mnt/backup", "backup"))
+        if "ledger restore" in block:
+            assert status(["ledger", "backup", ledger, f"again-{len(block)}"]) == FINE
+    assert "ledger.secret: is missing" in capsys.readouterr().out
+    with pytest.raises(LedgerError, match="is not the one that study 'Second study' joined"):
+        OwnerFile.from_toml("ashford/second-study/owner.toml").opened()
+    owner = OwnerFile.from_toml("ashford/owner.toml")
+    side = replace(owner, signing_key="new.key").opened()
+    assert side.gate.ledger.public == Path("ashford/new.key.pub").read_bytes()
+    side.gate.ledger.close()
 
 
 def type_out(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,21 +233,27 @@ def backup(file: Path, folder: Path) -> int:
 
 
 @ledger.command()
-@click.argument("folder", type=PATH)
+@click.argument("copy", type=PATH)
 @click.argument("file", type=PATH)
 @click.option("--head", multiple=True, help="The last head that others saw of it, seq:hash.")
 @click.option("--witness", default="", help="File or address of heads that a witness keeps.")
-def restore(folder: Path, file: Path, head: tuple[str, ...], witness: str) -> int:
-    """Put the copy in FOLDER in the place of ledger FILE. It is refused if the lost one was charged
-    since.
+def restore(copy: Path, file: Path, head: tuple[str, ...], witness: str) -> int:
+    """Put COPY in the place of ledger FILE. It is refused if the lost one was charged since.
 
-    Every head known of it must be in the copy, and at least one must be known.
+    COPY is a folder of privfed ledger backup, or a copy of the ledger's file alone. Every head known
+    of it must be in the copy, and at least one must be known.
     """
     from privfed.exchange.messages import Head
+    from privfed.ledger.secret import ENDING, own_beside
     from privfed.study import backup
 
-    last = backup.restore(folder, file, map(Head.parse, head), witness)
+    last = backup.restore(copy, file, map(Head.parse, head), witness)
     click.echo(f"restored {file} at head {last}")
+    if not (secret := own_beside(file, ENDING)).exists():
+        click.echo(
+            f"{secret}: is missing; copy it there from an earlier backup of this ledger, or, if there is none, make "
+            f"another: privfed ledger renew-secret {shlex.quote(str(file))}"
+        )
     return FINE
 
 

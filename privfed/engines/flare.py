@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -104,13 +105,14 @@ def simulate(federation: LocalDisclosure, job: Callable[[ChannelDisclosure], T])
             )
         try:
             _begun(socket, engine)
-            done = job(remote_over(federation, partial(RemoteDisclosure, carry=Relay(socket))))
-            Relay(socket).end()
-            engine.wait(BEGIN)
+            try:
+                return job(remote_over(federation, partial(RemoteDisclosure, carry=Relay(socket))))
+            finally:  # the simulator's own processes end with its job only
+                Relay(socket).end()
+                engine.wait(BEGIN)
         finally:
             engine.kill()
             engine.wait()
-        return done
 
 
 def _begun(socket: Path, engine: subprocess.Popen[bytes]) -> None:
@@ -128,9 +130,19 @@ def recipe(server: Any, sites: int) -> Any:
     return made
 
 
+def _end_with(parent: int, socket: str) -> None:
+    """End the job once the process that waits for it was killed."""
+    while os.getppid() == parent:
+        sleep(1)
+    while True:  # it may not have begun
+        Relay(socket).end()
+        sleep(1)
+
+
 def _simulator(folder: str, socket: str, clients: list[str]) -> None:
     from nvflare.recipe import SimEnv
 
+    Thread(target=_end_with, args=(os.getppid(), socket), daemon=True).start()
     number = min(SITES, len(clients))
     job = recipe(Relaying(socket, clients, -(-len(clients) // number)), number)
     job.execute(SimEnv(num_clients=number, workspace_root=folder))

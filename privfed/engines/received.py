@@ -22,7 +22,8 @@ def received_privacy(policy: Policy, schema: Schema, journal: Journal) -> dict[s
     Each release is priced as its owner's gate prices it, under the proposed policy, which the owners agreed on. A release
     whose noise is of another law than that price is of another policy: the result is None, as it is under masked sums,
     whose laws are of the total. The figure is on the owners' word: a reply states its noise, and only their ledgers
-    show what was charged. Charges without a release, and those of other studies, are not included.
+    show what was charged. Charges without a release, those of other studies, and queries about the model's errors on
+    held-out records, which did not make it, are not included.
     A bit that was sent again at no charge counts again.
     """
     if policy.masked is not None:
@@ -41,6 +42,8 @@ def received_privacy(policy: Policy, schema: Schema, journal: Journal) -> dict[s
         if request.kind not in kinds:
             return None
         query = kinds[request.kind].from_canonical(request.fields)
+        if query.held_out:
+            continue
         try:
             quote = guards.quote(type(query), query.parts(schema), request.spend)
         except Refused:

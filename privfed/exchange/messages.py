@@ -54,7 +54,8 @@ EXPLANATIONS: Mapping[Reason, str] = {
     Reason.CLOSED: "the gate is closed: a protected query failed inside it, and the owner must examine why",
     Reason.SUPERSEDED: "the owner has put another policy in force since this gate was opened",
     Reason.MISMATCH: "the request's id was used for another query",
-    Reason.INTERRUPTED: "an earlier try was charged but never released; ask again under a new id",
+    Reason.INTERRUPTED: "an earlier try was charged but never answered, and its charge allows no answer now; ask "
+    "again under a new id",
     Reason.REWRITTEN: "the ledger does not pass through the head that the server saw before: it was restored "
     "from an older copy, or rewritten",
     Reason.LEDGER: "the ledger cannot be written",

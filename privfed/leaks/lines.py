@@ -70,6 +70,14 @@ def _groups_of(
             yield from ((f"{block.path}[{row}]", *pair, names) for row, pair in enumerate(rows))
 
 
+def _apart(text: str, names: Sequence[str]) -> str:
+    """Return a text with a space between the name of a column and a number behind it, as in ``age47``."""
+    words = [re.escape(name) for name in names if name[-1:].isalpha()]
+    if not words:
+        return text
+    return re.sub(rf"(?<![^\W_])({'|'.join(words)})(?=\d)", r"\1 ", text, flags=re.IGNORECASE)
+
+
 @dataclass(eq=False)
 class Lines:
     """Numbers and runs of letters by line."""
@@ -95,15 +103,14 @@ class Lines:
             if n_read <= READ:
                 texts.append((path, text))
         lines = cls([key_of(name) for name in table.names], Located(texts))
-        lines._read()
+        lines._read(_apart(lines.text.joined if texts else "", table.names))
         lines._subtract(released, table.records)
         return lines
 
     def __len__(self) -> int:
         return len(self._line_of)
 
-    def _read(self) -> None:
-        text = self.text.joined if self.text.texts else ""
+    def _read(self, text: str) -> None:
         lines = text.split("\n")
         ends = np.cumsum([len(line) + 1 for line in lines])
         dates = list(dates_in(text)) if may_be_dated(text) else []

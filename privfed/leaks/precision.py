@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privfed.leaks.reading.dates import DAY
+
 #: Numbers with more significant digits than this count as unrounded.
 DIGITS = 12
 SHORT_DIGITS = 5  #: The same for 32-bit floats, which hold seven digits
 NO_GRADE = 99  #: Grade of an unrounded number
+DAYS = -2  #: Grade of a date without a time: 86,400 seconds are a multiple of 100
 #: Significant bits of the float types, including the leading one.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 SPARE = 10  #: Zero bits at the end of every number of a block from which it counts as fixed-point
@@ -110,12 +113,15 @@ def precisions_of(
 ) -> Iterator[tuple[Precision, np.ndarray]]:
     """Yield each precision and the positions of its numbers; short numbers may have several precisions.
 
+    Whole days in seconds have one precision together, however many zeros each ends with.
+
     Args:
         values: finite and nonzero.
         kind: name of the NumPy type that held them.
     """
     single = kind in ("float32", "float16")
     grades = decimals_of(values, SHORT_DIGITS if single else DIGITS)
+    grades[(grades < DAYS) & (values % DAY == 0)] = DAYS
     long = grades == NO_GRADE
     fits_single = np.ones(len(values), bool) if single else fits(values, BITS["float32"])
     yield DOUBLE, np.flatnonzero(long & ~fits_single)

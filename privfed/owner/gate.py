@@ -58,6 +58,8 @@ REQUEST_LIMIT = 64 * 2**20  #: Maximum size of a decoded request, in bytes
 #: Maximum failures of one unprotected kind, ever, as a failure can disclose more than the answers. After one failure of
 #: a protected query the gate closes: see :meth:`Gate.close_after`.
 MOST_FAILURES = 3
+#: Maximum local effects of one kind in a study: they cost nothing, and each takes disk space of the owner's.
+MOST_EFFECTS = 1000
 #: Maximum memory for evaluating a query, as it declares, in bytes, without the records.
 MOST_MEMORY = 2**32
 #: Maximum bytes of an answer's cells: a larger reply would be charged, but not fit into a message.
@@ -220,23 +222,24 @@ class Gate:
     def _finishes(self, request: Request, entry: Entry) -> bool:
         """Whether an interrupted request may be completed under its existing charge.
 
-        True for a local effect, which releases nothing, and for a masked share at the same cost, without which no
-        owner's share could be opened: bytes that were not durable were never sent.
+        Bytes that were not durable were never sent, so an answer with noise drawn anew is the only one to that charge.
+        The charge must be the same now, of whatever version of the policy, and its study not have ended; a local effect
+        releases nothing.
         """
         if issubclass(self._kinds.get(request.kind, Query), LocalEffect):
             return True
-        if self.policy.masked is None:
+        *_, charge = self._prepare(request)
+        then = {name: entry.body.get(name) for name in ("policy", "round")}
+        if entry.body != entry.body | charge.body() | then:
             return False
-        _, quote, charge = self._prepare(request)
-        return bool(quote.masked) and charge.loss.to_dict() == entry.body.get("loss")
+        free = replace(charge, loss=Loss.free())
+        return self.ledger.would_refuse(free, self.accountant, lambda _: None) is None
 
     def _again(self, request: Request, entry: Entry) -> Envelope:
-        """Return the stored bytes, or complete an interrupted request if allowed."""
+        """Return the stored bytes, or complete an interrupted request."""
         if entry.event in _SEALED:
             return Envelope(_SEALED[entry.event], entry.payload, self.ledger.sign(entry.head))
-        query, quote, charge = self._prepare(request)
-        sealed = self._evaluate(request, query, quote)
-        return Envelope(sealed.status, sealed.body, self.ledger.release(charge, sealed.body))
+        return self._answer(request, charged=True)
 
     def dry_run(self, request: Request) -> Reason | None:
         """Return why a request would be refused now, or None; nothing is read, charged or recorded."""
@@ -266,19 +269,20 @@ class Gate:
         charge = self._charge(request, quote)
         return query, quote, charge if self._cache is None else self._cache.spare(charge)
 
-    def _answer(self, request: Request) -> Envelope:
+    def _answer(self, request: Request, *, charged: bool = False) -> Envelope:
         query, quote, charge = self._prepare(request)
-        reserved = self.ledger.reserve(
-            charge,
-            self.accountant,
-            lambda after: self._over(after, charge),
-            request.fields,
-            self.block,
-        )
-        self._reserved(charge, reserved)
-        if reserved.refused is not None:
-            refusal = Refusal(self.owner, request.id, reserved.refused)
-            return Envelope.seal(refusal, self.ledger.sign(reserved.head))
+        if not charged:
+            reserved = self.ledger.reserve(
+                charge,
+                self.accountant,
+                lambda after: self._over(after, charge),
+                request.fields,
+                self.block,
+            )
+            self._reserved(charge, reserved)
+            if reserved.refused is not None:
+                refusal = Refusal(self.owner, request.id, reserved.refused)
+                return Envelope.seal(refusal, self.ledger.sign(reserved.head))
         again = None if self._cache is None else self._cache.again(charge, self.owner)
         sealed = self._evaluate(request, query, quote) if again is None else again
         record = self.ledger.release if sealed.status == "release" else self.ledger.fail
@@ -364,7 +368,8 @@ class Gate:
 
     def _over(self, after: Spent, charge: Charge) -> Reason | None:
         """Check the total after a charge against all limits of the policy: times, budget, sub-budgets."""
-        limits = [g.times for g in self.policy.guards[charge.kind] if g.times is not None]
+        guards = self.policy.guards[charge.kind]
+        limits = [g.times for g in guards if g.times is not None] if guards else [MOST_EFFECTS]
         if limits and after.times[charge.kind] > min(limits):
             return Reason.TIMES
         return None if self._affordable(after, charge) else Reason.BUDGET

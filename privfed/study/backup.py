@@ -34,14 +34,16 @@ def back_up(ledger: Path, folder: Path) -> Head:
     """
     check_ledger(ledger)
     verified(ledger, Registry())
+    with closing(Ledger.read(ledger)) as original:
+        original.check_secret()
     with new_folder(folder, 0o700) as partial:
         _copy(ledger, partial / ledger.name)
         with closing(Ledger.read(partial / ledger.name)) as copy:
             return copy.verify()
 
 
-def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str = "") -> Head:
-    """Restore a lost ledger from a copy that :func:`back_up` made.
+def restore(copy: Path, ledger: Path, heads: Iterable[Head] = (), witness: str = "") -> Head:
+    """Restore a lost ledger from a folder that :func:`back_up` wrote, or from a copy of the file alone.
 
     Args:
         heads: the last ones that others saw, if this machine knows none.
@@ -50,9 +52,9 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
     Raises:
         LedgerError: the chain would fork: a later head is known, or the ledger still exists; or no
             head is known; or the copy does not verify.
-        InputError: the folder is no such copy, or one of the ledger's files exists.
+        InputError: there is no such copy, or one of the ledger's files exists.
     """
-    source = _ledger_in(folder)
+    source = copy if copy.is_file() else _ledger_in(copy)
     databases = [ledger, *(own_beside(ledger, ending) for ending in BESIDE)]
     # SQLite would take a lost database's logs for the copy's.
     logs = (database.with_name(f"{database.name}{log}") for database in databases for log in LOGS)
@@ -61,40 +63,42 @@ def restore(folder: Path, ledger: Path, heads: Iterable[Head] = (), witness: str
             raise InputError(f"{file}: is there already; move it away first")
     registry = Registry(witness=witness)
     registry.check_witness()
-    with closing(Ledger.read(source)) as copy:
-        head = copy.verify(published := tuple(heads))
-        known = registry.check(copy.identity, ledger, copy.passes)
-        _check_place(registry, ledger, copy.identity)
+    with closing(Ledger.read(source)) as book:
+        head = book.verify(published := tuple(heads))
+        known = registry.check(book.identity, ledger, book.passes)
+        _check_place(registry, ledger, book.identity)
         if not (known or published):
             raise LedgerError(
                 f"{source}: no head of it is known here, so whether it was charged after the copy was made is "
                 "not known; give the last head that others saw: --head or --witness"
             )
-        entry = KnownLedger(copy.identity, copy.dataset, ledger.resolve(), copy.head)
+        entry = KnownLedger(book.identity, book.dataset, ledger.resolve(), book.head)
     partial = ledger.with_name(f".{ledger.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    _copy(source, partial / ledger.name)
-    targets = [own_beside(ledger, ending) for ending in (SECRET, *BESIDE)]
-    for target in (*targets, ledger):  # the ledger last: without it nothing is served
-        if (copied := partial / target.name).exists():
-            give_to_owner(copied, ledger.absolute().parent)
-            copied.rename(target)
-    partial.rmdir()
+    try:
+        _copy(source, partial / ledger.name)
+        targets = [own_beside(ledger, ending) for ending in (SECRET, *BESIDE)]
+        for target in (*targets, ledger):  # the ledger last: without it nothing is served
+            if (copied := partial / target.name).exists():
+                give_to_owner(copied, ledger.absolute().parent)
+                copied.rename(target)
+    finally:
+        shutil.rmtree(partial)
     registry.keep(entry)
     return head
 
 
 def _copy(ledger: Path, to: Path) -> None:
-    """Copy a ledger into a new folder, then its databases; the secret must be the ledger's own."""
+    """Copy a ledger into a new folder, then its databases; a secret must be the ledger's own."""
     to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     copy_database(ledger, to)
-    if (secret := beside(ledger, SECRET)).exists():
-        shutil.copy2(secret, own_beside(to, SECRET))
     for ending in BESIDE:
         if (database := beside(ledger, ending)).exists():
             copy_database(database, own_beside(to, ending))
-    with closing(Ledger.read(to)) as copy:
-        copy.check_secret()
+    if (secret := beside(ledger, SECRET)).exists():
+        shutil.copy2(secret, own_beside(to, SECRET))
+        with closing(Ledger.read(to)) as copy:
+            copy.check_secret()
 
 
 def _ledger_in(folder: Path) -> Path:
@@ -102,7 +106,7 @@ def _ledger_in(folder: Path) -> Path:
     ledgers = [file for file in files if file.suffix not in (SECRET, *BESIDE)]
     if len(ledgers) != 1:
         raise InputError(
-            f"{folder}: is not a copy of a ledger; give a folder of privfed ledger backup"
+            f"{folder}: is not a copy of a ledger; give a folder of privfed ledger backup, or a copy of its file"
         )
     return ledgers[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from nvflare.collab import collab
 
@@ -11,7 +12,7 @@ from privfed.engines import flare
 from privfed.exchange.channel import RetryLimits
 from privfed.study import Study
 from privfed.study.deployed import Deployment
-from privfed.study.output import check_empty
+from privfed.study.output import new_folder
 
 
 class Studying:
@@ -32,13 +33,10 @@ class Studying:
 
 def write_job(folder: Path, study: Path, out: Path, policy: str = "") -> Path:
     """Write a job for ``nvflare job submit -j`` into a new folder; see :class:`Studying`."""
-    check_empty(folder)
     chosen = Deployment.of(Study.from_toml(study), out, policy)
     server = Studying(str(study.resolve()), str(out.resolve()), chosen.choice.name)
-    partial = folder.with_name(f".{folder.name}.partial")
-    flare.recipe(server, len(chosen.clients)).export(str(partial))
-    (job,) = partial.iterdir()
-    shutil.rmtree(folder, ignore_errors=True)
-    job.rename(folder)
-    partial.rmdir()
+    with new_folder(folder) as partial, TemporaryDirectory(dir=partial) as made:
+        flare.recipe(server, len(chosen.clients)).export(made)
+        (job,) = Path(made).iterdir()
+        shutil.copytree(job, partial, dirs_exist_ok=True)
     return folder

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ def make_gate(records: Records) -> MakeGate:
         queries: tuple[Any, ...] = (),
         ledger: Ledger | None = None,
         noise: Any = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
         **policy: Any,
     ) -> Gate:
         if guards is None:
@@ -58,6 +60,7 @@ def make_gate(records: Records) -> MakeGate:
             queries=queries,
             noise=noise or TestNoise(7),
             secret=b"secret",
+            **settings,
         )
 
     return build

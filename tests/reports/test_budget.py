@@ -547,6 +547,17 @@ def test_a_figure_of_an_attack_that_was_cut_short_is_a_lower_bound_everywhere() 
                 assert (f"more may be found: {missing}" in text) == bool(partial)
 
 
+def test_of_all_that_was_tried_no_more_can_be_found() -> None:
+    """All records of an owner were found, and another owner's were not tried."""
+    found = Finding("pool", "Who?", "share", 1.0, of=1.0, severity=Severity.BREACH, partial="large")
+    for value, told in ((1.0, "not everything was tried"), (0.99, "more may be found")):
+        policy = _policy(_client(), (replace(found, value=value),))
+        report = Report(Study.built_in(), (policy,), "0")
+        for text in (_page(policy), board_page(report), summary(report)):
+            assert f"{told}: large" in text
+            assert (told == "more may be found") == ("more may be found" in text)
+
+
 def test_an_attack_that_looked_in_part_is_told_as_both() -> None:
     """One owner's releases were searched in vain, another's were too many."""
     seen = Finding("pool", "Who?", "share of members found", 0.0, of=1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from privfed.learners import FedForestClassifier, FuzzyTreeRegressor, RuleFitCla
 from privfed.learners.privacy_text import NONE, privacy_text
 from privfed.privacy.masked_sums import MaskedSums
 from privfed.privacy.policy import Policy
+from privfed.study.private_evaluation import evaluated, with_evaluation
 from privfed.tables.schema import Schema
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
@@ -72,3 +74,22 @@ def test_without_a_reply_nothing_is_stated() -> None:
     """As before the first answer."""
     learner, schema = LEARNERS[1]
     assert received_privacy(learner.private("1"), schema, Journal()) is None
+
+
+def test_queries_about_a_model_s_errors_are_no_part_of_its_epsilon() -> None:
+    """A replay of a finished study states what the model did, not what its evaluation cost beside it."""
+    learner, schema = LEARNERS[1]
+    policy = with_evaluation(learner.private, Fraction(4), Fraction(1, 2), learner, schema)
+    federation = gates(FRAME, policy, schema)
+
+    def job(disclosure: Any) -> Journal:
+        learner.fit(disclosure)
+        assert evaluated(learner, disclosure)
+        journal: Journal = disclosure.journal
+        return journal
+
+    journal = sockets(federation, job)
+    told = received_privacy(policy, schema, journal)
+    assert told is not None and learner.privacy_ is not None
+    assert told["epsilon"] == learner.privacy_["epsilon"] < federation.budget()["spent"].max()
+    federation.close()

@@ -64,6 +64,30 @@ def test_a_number_without_its_last_zeros_is_told_as_written(zeros: int, more: fl
     assert both is not None and (once is None or both.nats > once.nats + more)
 
 
+def test_a_number_behind_its_column_s_name_is_read_and_no_other_label() -> None:
+    """As a file's name has it; a page, a group or a version is no age."""
+    spaced, glued = (
+        one_record(lines_of(text.format(**FRAME.loc[7])), TABLE)
+        for text in ("age {age} creatinine {creatinine}", "age{age}_creatinine{creatinine}")
+    )
+    assert spaced is not None and glued is not None
+    assert glued.nats == pytest.approx(spaced.nats)
+    assert len(lines_of("page47 age_group7 v1.27 ages47").tokens[0]) == 0
+    value, _, column, *_ = lines_of("x-Age47").tokens
+    assert (value.tolist(), column.tolist()) == ([47], [TABLE.names.index("age")])
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d %B %Y"])
+def test_a_few_days_of_birth_in_a_log_are_found(form: str) -> None:
+    """Of as many days that nobody has, nothing is."""
+    days = FRAME["born"][:5]
+    with pytest.raises(RawValueLeft, match="a date"):
+        assert_no_raw("\n".join(f"WARN: born {day:{form}}" for day in days), FRAME)
+    others = days + pd.to_timedelta([3, 1, 4, 1, 5], "D")
+    assert not set(others) & set(FRAME["born"])
+    assert_no_raw("\n".join(f"WARN: born {day:{form}}" for day in others), FRAME)
+
+
 def test_other_lines_lower_what_one_says() -> None:
     """Each might have been the one that is told."""
     alone = one_record(lines_of(line(7)), TABLE)

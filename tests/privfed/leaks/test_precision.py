@@ -117,3 +117,12 @@ def test_fixed_point_is_found_by_block() -> None:
     assert found["all its digits"] == {1}
     (grid,) = [owners for name, owners in found.items() if "2^-30" in name]
     assert grid == {0}
+
+
+def test_days_are_of_one_precision_however_many_zeros_they_end_with() -> None:
+    """1973-03-11, 1974-05-11 and 1986-01-01 in seconds; the second is a multiple of 100 only."""
+    days = np.array([100656000.0, 137462400.0, 504921600.0])
+    (each,) = [(one, at) for one, at in precisions_of(days) if len(at)]
+    assert each[0].step == 100 and each[1].tolist() == [0, 1, 2]
+    others = [at.tolist() for _, at in precisions_of(days + 40000) if len(at)]
+    assert sorted(others) != [[0, 1, 2]]

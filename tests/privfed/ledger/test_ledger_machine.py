@@ -40,6 +40,7 @@ class Model:
         self.budget, self.month = Fraction(1), "2026-01"
         self.charges: list[tuple[str, Fraction]] = []
         self.done: dict[str, bytes | None] = {}
+        self.cut: dict[str, Fraction] = {}
 
     @property
     def spent(self) -> Fraction:
@@ -54,14 +55,16 @@ class Model:
     def expects(self, name: str, amount: Fraction) -> str:
         """What a gate must answer."""
         if name in self.done:
-            return "interrupted" if self.done[name] is None else "again"
+            if self.done[name] is not None:
+                return "again"
+            return "completed" if amount == self.cut[name] else "interrupted"
         fits = self.spent + amount <= self.budget and self.monthly + amount <= MONTHLY
         return "release" if fits else "budget"
 
     def charge(self, name: str, amount: Fraction, reply: bytes | None) -> None:
-        """Count a charge; without a reply, its id is used up."""
+        """Count a charge; without a reply, it is for the same request at the same price."""
         self.charges.append((self.month, amount))
-        self.done[name] = reply
+        self.done[name], self.cut[name] = reply, amount
 
     def moves(self, month: str) -> None:
         """Time only goes forward."""
@@ -98,6 +101,9 @@ class LedgerMachine(RuleBasedStateMachine):
         reply = envelope.open()
         if expected == "again":
             assert envelope.body == self.model.done[name]
+        elif expected == "completed":
+            assert envelope.status == "release"
+            self.model.done[name] = envelope.body
         elif expected == "release":
             assert envelope.status == "release"
             self.model.charge(name, amount, envelope.body)

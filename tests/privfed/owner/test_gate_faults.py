@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from privfed import Gate, Guard, Ledger, LocalDisclosure, Records
+from privfed.accountants.pure import PureEpsilon
 from privfed.errors import QueryError
 from privfed.exchange.messages import Failure, Reason, Release, Request
 from privfed.owner.gate import open_reply
-from privfed.privacy.noise import TestNoise
+from privfed.privacy.noise import SecureNoise, TestNoise
 from privfed.questions.query import View
 from privfed.questions.wire import encode
 from privfed.study import ledger_commands
@@ -218,19 +219,113 @@ class Crash(BaseException):
     """The process ends: nothing catches this."""
 
 
-def test_a_crash_between_charge_and_release(watched: Callable[..., Gate]) -> None:
-    """The charge stays, nothing was sent; the same request learns that it was interrupted."""
+def crashed(watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch, **set: Any) -> Gate:
+    """A gate whose process ends after the charge of request 1, which then works."""
 
     def crash(view: View) -> np.ndarray:
         raise Crash
 
-    gate = watched(behave=crash, budget="0.1")
+    gate = watched(behave=crash, **set)
     with pytest.raises(Crash):
         gate.serve(encode(request(query=Watched())))
-    assert events(gate) == ["reserved"]
-    assert reason(gate, request(query=Watched())) == Reason.INTERRUPTED
+    assert events(gate)[-1] == "reserved"
+    monkeypatch.setattr(Watched, "behave", lambda view: np.array([len(view.table)]))
+    return gate
+
+
+def test_a_crash_between_charge_and_release(
+    watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The charge stays, nothing was sent; the same request is answered under it once, another is not."""
+    gate = crashed(watched, monkeypatch, budget="0.1")
+    spent = gate.ledger.spent(gate.accountant).total
+    assert reason(gate, request(query=Watched(1))) == Reason.MISMATCH
+    assert gate.dry_run(request(query=Watched())) is None
+    told = gate.serve(encode(request(query=Watched())))
+    assert isinstance(open_reply(told), Release)
+    assert gate.serve(encode(request(query=Watched()))) == told
+    assert gate.ledger.spent(gate.accountant).total == spent
     assert reason(gate, request("2", Watched())) == Reason.BUDGET
+    assert Watched.evaluated == [0, 0]
+    assert events(gate).count("released") == 1
+    gate.ledger.verify()
+
+
+def test_a_crash_and_then_a_failure_is_recorded_as_one(
+    watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer to an interrupted request that fails is a failure in the ledger, too."""
+    gate = crashed(watched, monkeypatch, guards=OPEN)
+    monkeypatch.setattr(Watched, "behave", boom)
+    assert isinstance(reply(gate, request(query=Watched())), Failure)
+    assert events(gate) == ["reserved", "failed"]
+    gate.ledger.verify()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"settings": {"study": "another"}},
+        {"settings": {"data": "a later version"}},
+        {
+            "guards": {Watched.kind: (Guard.of("laplace", spend="0.2"),)},
+            "settings": {"amend": True},
+        },
+        {"noise": SecureNoise()},
+    ],
+    ids=["study", "data", "spend", "noise"],
+)
+def test_an_interrupted_charge_is_for_the_same_answer_only(
+    watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    """Of another study, other data, a dearer or another noise, the same request gets nothing for it."""
+    gate = crashed(watched, monkeypatch)
+    again = watched(behave=Watched.behave, ledger=gate.ledger, **changed)
+    assert reason(again, request(query=Watched())) == Reason.INTERRUPTED
     assert Watched.evaluated == [0]
+
+
+def test_under_a_policy_that_another_gate_replaced_an_interrupted_request_is_refused(
+    watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The charge was allowed by what is no longer in force; the new gate, at the same price, answers."""
+    gate = crashed(watched, monkeypatch, budget="1")
+    amended = watched(
+        behave=Watched.behave, budget="2", ledger=gate.ledger, settings={"amend": True}
+    )
+    assert reason(gate, request(query=Watched())) == Reason.INTERRUPTED
+    assert reason(amended, request(query=Watched())) is None
+
+
+def test_an_interrupted_request_of_a_sealed_study_is_refused(
+    watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study that has ended asks nothing more, also nothing that it was charged for."""
+    ledger = Ledger(None)
+    ledger.reserve_share("pilot", (Fraction(1, 2), Fraction(0)), PureEpsilon())
+    gate = crashed(watched, monkeypatch, ledger=ledger, settings={"study": "pilot"})
+    ledger.seal_study("pilot")
+    assert reason(gate, request(query=Watched())) == Reason.INTERRUPTED
+
+
+def test_two_gates_that_complete_one_request_send_one_answer(
+    watched: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever is durable first is the answer; the other's draw never leaves."""
+    gate = crashed(watched, monkeypatch)
+    other = watched(behave=Watched.behave, ledger=gate.ledger)
+    told: list[bytes] = []
+
+    def slow(view: View) -> np.ndarray:
+        monkeypatch.setattr(Watched, "behave", lambda view: np.array([len(view.table)]))
+        told.append(other.serve(encode(request(query=Watched()))))
+        return np.array([len(view.table)])
+
+    monkeypatch.setattr(Watched, "behave", slow)
+    assert reason(gate, request(query=Watched())) == Reason.LEDGER
+    assert isinstance(open_reply(told[0]), Release)
+    assert gate.serve(encode(request(query=Watched()))) == told[0]
+    assert events(gate).count("released") == 1
 
 
 @pytest.mark.parametrize(

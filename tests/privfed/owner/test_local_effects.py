@@ -16,6 +16,7 @@ from privfed.errors import PolicyError, QueryError
 from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.exchange.ungated import UngatedDisclosure
 from privfed.learners.base import Planned
+from privfed.owner import gate as gate_module
 from privfed.owner import local_store
 from privfed.owner.local_store import LocalStore
 from privfed.questions.query import LocalEffect, LocalView, View
@@ -23,7 +24,7 @@ from privfed.questions.wire import encode
 from privfed.study.price import price, priced
 from privfed.tables.records import Records
 from privfed.testing.queries import Histogram
-from tests.asked_gate import MakeGate, events, reply
+from tests.asked_gate import MakeGate, events, reason, reply
 
 COUNTS = Histogram(0, (0.0, 0.5, 1.0))
 
@@ -139,6 +140,20 @@ def test_an_effect_is_done_once_however_often_it_is_sent(
     assert again.serve(request) == said
     assert again.shelf["times"] == 1 and again.shelf["mean"] == first.shelf["mean"]
     assert (tmp_path / "clinic.shelf").stat().st_mode & 0o077 == 0  # nobody else's to read
+
+
+def test_what_is_kept_for_nothing_has_an_end(
+    make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server cannot fill the owner's disk by free queries; each kind is counted by itself, by study."""
+    monkeypatch.setattr(gate_module, "MOST_EFFECTS", 2)
+    gate = _gate(make_gate)
+    for number in range(2):
+        assert reason(gate, Request.of(f"{number}", KeepMean(0))) is None
+    assert reason(gate, Request.of("2", KeepMean(0))) == Reason.TIMES
+    assert reason(gate, Request.of("1", KeepMean(0))) is None  # sent again
+    assert gate.shelf["times"] == 2
+    assert reason(gate, Request.of("3", Peek(0, (0.0, 0.5, 1.0)))) is None
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])

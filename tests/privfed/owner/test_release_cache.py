@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 from privfed.exchange.messages import Reason, Refusal, Release, Request
 from privfed.learners.rule_search.generator import Profile, generate
 from privfed.learners.rule_search.queries import CohortSample, TemplateBits
-from privfed.ledger import Ledger
+from privfed.ledger import Entry, Ledger
 from privfed.owner.cohort_gate import CohortGate
 from privfed.owner.gate import Gate
 from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
+from privfed.privacy.loss import Loss
 from privfed.privacy.noise import Noise, SecureNoise, TestNoise
 from privfed.privacy.policy import Guard, Policy
 from privfed.reports.account import read
@@ -45,6 +47,31 @@ def _ask(ledger: Ledger, noise: Noise, name: str) -> Release:
 def _remembered(ledger: Ledger) -> list[bool]:
     """Whether each charge was spared because its answer had left before."""
     return ["remembers" in e.body for e in ledger.entries() if e.event == "reserved"]
+
+
+def test_bits_of_an_interrupted_request_are_repeated_like_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Completed under its charge, which counts each individual once, the same question anew is free."""
+    ledger = Ledger(None, "cohort")
+    gate = CohortGate("cohort", BOOK, POLICY, ledger, noise=TestNoise(1))
+
+    def killed(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Gate, "_evaluate", killed)
+        gate.answer(Request.of("one", QUERY))
+    one = gate.answer(Request.of("one", QUERY)).open()
+    other = gate.answer(Request.of("other", QUERY)).open()
+    assert isinstance(one, Release) and isinstance(other, Release)
+    assert np.array_equal(one["bits"], other["bits"])
+    assert _remembered(ledger) == [False, True]
+    assert gate.most == gate.accountant.cost(Loss.from_dict(next(_charged(ledger)).body["loss"]))
+
+
+def _charged(ledger: Ledger) -> Iterator[Entry]:
+    return ledger.entries(events=("reserved",))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,37 @@ def test_a_lost_ledger_comes_back_whole(
     ]
 
 
+def test_a_copy_of_the_file_alone_comes_back_with_an_earlier_backup_s_secret(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newest rows may be with the server, which never has the secret; another's is refused."""
+    back_up(path, tmp_path / "monday")
+    charged(path)
+    back_up(path, tmp_path / "tuesday")
+    given, secret = tmp_path / "given" / "north.db", path.with_suffix(".secret")
+    given.parent.mkdir()
+    shutil.copy(tmp_path / "tuesday" / path.name, given)
+    kept = secret.read_bytes()
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+    with given.with_suffix(".secret").open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(bytes(len(kept)))
+    assert status(["ledger", "restore", str(given), str(path)]) == BAD_INPUT
+    assert "belongs to another ledger" in capsys.readouterr().err
+    assert not list(path.parent.iterdir())
+    given.with_suffix(".secret").unlink()
+    assert status(["ledger", "restore", str(given), str(path)]) == FINE
+    assert f"{secret}: is missing; copy it there from an earlier" in capsys.readouterr().out
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    with pytest.raises(LedgerError, match="is lost"):
+        back_up(path, tmp_path / "wednesday")
+    shutil.copy2(tmp_path / "monday" / secret.name, secret)
+    with closing(Ledger(path, "clinic", registry=Registry())) as ledger:
+        assert ledger.secret() == kept
+    back_up(path, tmp_path / "wednesday")
+
+
 def test_a_copy_that_was_charged_since_is_not_put_back(path: Path, tmp_path: Path) -> None:
     """The head that this machine remembers, a witness's, and one that the asking side saw."""
     copy = tmp_path / "copy"

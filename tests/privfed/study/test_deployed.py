@@ -108,6 +108,8 @@ def test_a_study_of_two_owners_ends_with_a_report_and_a_transcript_that_replays(
     assert all(f"{name} " in line for name in OWNERS for line in lines[:-1])
     replayed = chosen.replay()
     assert replayed.to_dict() == model.to_dict()
+    assert {"evaluation.errors"} < {entry.kind for entry in chosen.transcript}
+    assert model.privacy_ == {**replayed.privacy_, "file": True}  # without the evaluation's part
     assert "on the word of the data owners' gates: epsilon " in replayed.describe()
     assert "according to the model file, on the word of" in model.describe()
     capsys.readouterr()
@@ -205,7 +207,8 @@ def away(connect: Connect, gone: Callable[[RemoteDisclosure], bool], end: str = 
 
         def carried(batches: Any, seconds: float) -> Any:
             silent = {"south"} if gone(asking) else set()
-            return carry({k: v for k, v in batches.items() if k not in silent}, seconds)
+            asked = {k: v for k, v in batches.items() if k not in silent}
+            return carry(asked, 60.0)  # the others are waited for, however busy the machine is
 
         asking._carry = carried
         return asking
@@ -305,12 +308,8 @@ def _killed_at(folder: Path, step: str) -> None:
     Event().wait()
 
 
-@pytest.mark.parametrize(
-    ("step", "lost"), [("never", 0), ("before", 0), ("charged", 1), ("released", 0)]
-)
-def test_an_owner_killed_at_any_step_is_charged_as_if_she_were_not(
-    study: Path, step: str, lost: int
-) -> None:
+@pytest.mark.parametrize("step", ["never", "before", "charged", "released"])
+def test_an_owner_killed_at_any_step_is_charged_as_if_she_were_not(study: Path, step: str) -> None:
     """She and the server die in one round: started again, each of eleven queries is charged once, one noise for each."""
     chosen, fork = deployment(study), get_context("fork")
     folder = study.parent / "south"
@@ -336,7 +335,7 @@ def test_an_owner_killed_at_any_step_is_charged_as_if_she_were_not(
             charged = [entry.request for entry in ledger.entries(events=("reserved",))]
             released = [entry.request for entry in ledger.entries(events=("released",))]
         assert len(charged) == len(set(charged)) == 11
-        assert len(released) == len(set(released)) == 11 - (lost if name == "south" else 0)
+        assert len(released) == len(set(released)) == 11
 
 
 def test_a_study_that_nobody_answers_ends_as_one_that_failed(study: Path) -> None:
