@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -159,6 +160,13 @@ def class_scorecards(
     if max_points is not None:
         allowed = {"max_points": [Integers(at_least=1)]}
         check_values("scorecard", {"max_points": max_points}, allowed, {"max_points": 10})
+    return list(_rounded(tuple(models), tuple(labels), max_points))
+
+
+@lru_cache(maxsize=1)  # all of a model's cards are asked for one by one
+def _rounded(
+    models: tuple[RuleEnsemble, ...], labels: tuple[str, ...], max_points: int | None
+) -> tuple[ClassScoreCard, ...]:
     X, schema = models[0].synthetic, models[0].schema
     assert X is not None
     parts = [in_bands(model, RISE, X) for model in models]
@@ -191,7 +199,7 @@ def class_scorecards(
         )
         card = replace(common, rules=tuple(lines), points=sums, footnotes=notes, label=labels[k])
         cards.append(replace(card, start=int(starts[k])))
-    return cards
+    return tuple(cards)
 
 
 def _probabilities(totals: np.ndarray, doubling: float) -> np.ndarray:

@@ -18,6 +18,7 @@ from privfed.errors import InputError, QueryError
 from privfed.learners import RuleFitClassifier, private
 from privfed.learners.forest.private_way import PrivateForest
 from privfed.learners.private import PrivateModel
+from privfed.learners.rulefit.class_scorecards import ClassScoreCard
 from privfed.learners.rulefit.model import ClassEnsembles
 from privfed.learners.rulefit.queries import Objective, unit_target
 from privfed.learners.rulefit.refits import SoftmaxRefit
@@ -111,6 +112,23 @@ def test_each_published_class_has_a_score_card() -> None:
     difference = risks / risks.sum(axis=1, keepdims=True) - learner.predict_proba(FRAME)
     assert np.abs(difference).mean() < 0.05
     assert learner.to_html().count("<strong>Score card of ") == 3
+
+
+def test_private_classes_score_cards_together_are_nearly_the_model() -> None:
+    """Their totals tell the likeliest class and its probability; the text is the same after saving."""
+    learner = fitted("short")
+    cards = [learner.scorecard(label=name) for name in "abc"]
+    totals = np.column_stack([card.totals(FRAME) for card in cards])
+    assert isinstance(cards[0], ClassScoreCard)
+    told, wanted = cards[0].probabilities(totals), learner.predict_proba(FRAME)
+    assert np.abs(told - wanted).mean() < 0.03
+    assert (told.argmax(axis=1) == wanted.argmax(axis=1)).mean() > 0.95
+    again = RuleFitClassifier.from_dict(json.loads(json.dumps(learner.to_dict())))
+    again.privacy_ = learner.privacy_
+    assert str(again.scorecard(label="b")) == str(cards[1])
+    assert learner.to_html().count("one of 3 classes") == 3
+    small = learner.scorecard(5, label="a")
+    assert isinstance(small, ClassScoreCard) and small.doubling < cards[0].doubling
 
 
 def test_a_card_that_cannot_be_made_says_what_to_do() -> None:
