@@ -109,7 +109,7 @@ def of_classes(
         )
     else:
         meaning = (
-            f"the log-odds of each class of {target} against all others, and so to its risk by its own terms alone; "
+            f"the log-odds of each class of {target} against all others, whose logistic function is its risk; "
             f"probabilities are {divided(power)}; exp_coefficient: the factor of the class's odds."
         )
     return f"Coefficients add to {meaning}\nValues{where}: {intercepts}."

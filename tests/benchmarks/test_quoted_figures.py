@@ -111,6 +111,23 @@ def test_the_page_on_rulefit_has_the_coverage_of_intervals() -> None:
         assert figures("rulefit", told) == [[*ends, *counts]]
 
 
+def test_the_page_on_rulefit_has_the_losses_of_several_classes() -> None:
+    """By set and epsilon, whole, of 20 and of 10 terms; and how often score cards agree."""
+    rows = results("private_classes")
+    forms, means = ["whole", "20 terms", "10 terms"], rows.groupby(["set", "epsilon", "form"])
+    losses, classes = means["log loss"].mean(), rows.groupby("set")["classes"].first()
+    for name, count in classes.items():
+        wanted = [float(losses[name, e, f]) for e in (0.5, 1.0, 4.0, 16.0) for f in forms]
+        (told,) = figures("rulefit", f"{name}, {count} classes")
+        assert told == pytest.approx(wanted, abs=6e-4)
+    agreement = rows["agreement"].dropna()
+    text = (ROOT / "docs/rulefit.md").read_text(encoding="utf-8")
+    ends = f"{agreement.mean():.3f} on average", f"{agreement.min():.3f} at"
+    assert all(one.lstrip("0") in " ".join(text.split()) for one in ends)
+    least = rows.loc[agreement.idxmin()]
+    assert f"({least['set']} at epsilon {least['epsilon']:g})".replace("0.", ".") in text
+
+
 def test_the_page_on_personal_trees_has_the_gains_of_all_ways() -> None:
     """Means of six sets, divided at random and by a Dirichlet law."""
     ways, divided = results("genetic_ways"), results("genetic_dirichlet")
