@@ -110,7 +110,7 @@ def without_noise(truth: str, count: int, seed: int) -> PrivateModel:
 def one(truth: str, count: int, epsilon: str, seed: int) -> list[dict[str, Any]]:
     """Coverage of one model's intervals, by factors of their width; none where it has no terms."""
     engine, rng = learnt(truth, count, epsilon, seed)
-    model = shortened(engine, 20, rng)
+    (model,) = shortened(engine, 20, rng)
     if model.error is None or not len(model.weights) > 1:
         return []
     rows = ensemble_rows(model, truth, drawn(truth, count, seed)[1])

@@ -62,7 +62,7 @@ def lists(name: str, epsilon: str, draw: int) -> dict[str, List]:
     engine, rng = learnt(name, epsilon, draw)
     found = {}
     for form, (most, stable) in FORMS.items():
-        model = shortened(engine, most, deepcopy(rng).spawn(1)[0], stable=stable)
+        (model,) = shortened(engine, most, deepcopy(rng).spawn(1)[0], stable=stable)
         names = [model.schema.names[k] for k in model.terms.linear]
         assert model.alternatives is not None
         terms: list[Term] = [*model.rules, *names]

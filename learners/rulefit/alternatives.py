@@ -48,13 +48,17 @@ class Alternatives:
         cls, own: Term, equivalent: Sequence[Term], compared: int, schema: Schema
     ) -> Alternatives:
         """Summarise the terms that fit alike in the place of a term, given best first."""
-        categories = {column.name for column in schema.features if column.kind == "category"}
-        form, ends = form_of(own, categories)
-        every = [(term, *form_of(term, categories)) for term in equivalent]
-        same = [ends_of_other for _, known, ends_of_other in every if known == form]
-        others = list(dict.fromkeys(term for term, known, _ in every if known != form))
+        forms = Forms(schema)
+        return cls.of_forms(forms.of(own), [forms.of(term) for term in equivalent], compared)
+
+    @classmethod
+    def of_forms(cls, own: Formed, equivalent: Sequence[Formed], compared: int) -> Alternatives:
+        """Summarise terms of the same :class:`Forms`, as :meth:`of`."""
+        same = [other.ends for other in equivalent if other.form == own.form]
+        unlike = {other.number: other.term for other in equivalent if other.form != own.form}
+        others = list(unlike.values())
         cutoffs_by_column = [
-            (each[0][0], [cut for _, cut in each]) for each in zip(ends, *same, strict=True)
+            (each[0][0], [cut for _, cut in each]) for each in zip(own.ends, *same, strict=True)
         ]
         ranges = [(name, min(cuts), max(cuts)) for name, cuts in cutoffs_by_column]
         varied = tuple(one for one in ranges if one[1] < one[2])
@@ -135,6 +139,29 @@ def form_of(term: Term, categories: set[str]) -> tuple[object, list[tuple[str, f
             form.append((c.feature, sided and (c.lower is None, c.upper is None)))
             ends += thresholds
     return tuple(form) or term, ends
+
+
+@dataclass(frozen=True, eq=False)
+class Formed:
+    """A term with its :func:`form_of`, and a number that equal terms share."""
+
+    term: Term
+    form: object
+    ends: list[tuple[str, float]]
+    number: int
+
+
+class Forms:
+    """Numbers terms, and finds their forms."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._categories = {own.name for own in schema.features if own.kind == "category"}
+        self._numbers: dict[Term, int] = {}
+
+    def of(self, term: Term) -> Formed:
+        """Return the term with its form and number."""
+        number = self._numbers.setdefault(term, len(self._numbers))
+        return Formed(term, *form_of(term, self._categories), number)
 
 
 @dataclass(frozen=True, eq=False)

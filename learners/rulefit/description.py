@@ -102,14 +102,17 @@ def of_classes(
             f"Coefficients add to the log-odds of {target} = {names[0]}, which are {intercept}{where}; "
             "exp_coefficient: the factor of the odds."
         )
-    meaning = {
-        "softmax": f"a score of each class of {target}; probabilities are the scores' softmax",
-        "one-vs-rest": f"the log-odds of each class of {target} against all others; probabilities are {divided(power)}",
-    }[link]
-    return (
-        f"Coefficients add to {meaning}; exp_coefficient: the factor of the class's odds.\n"
-        f"Values{where}: {intercepts}."
-    )
+    if link == "softmax":
+        meaning = (
+            f"a score of each class of {target}; a class's probability is exp(its score), divided by the sum over all "
+            "classes (softmax); exp_coefficient: the factor of the class's odds against each other class."
+        )
+    else:
+        meaning = (
+            f"the log-odds of each class of {target} against all others, whose logistic function is its risk; "
+            f"probabilities are {divided(power)}; exp_coefficient: the factor of the class's odds."
+        )
+    return f"Coefficients add to {meaning}\nValues{where}: {intercepts}."
 
 
 def of_number(model: RuleEnsemble, target: Column, limits: tuple[float, float]) -> str:

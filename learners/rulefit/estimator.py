@@ -35,6 +35,7 @@ from privfed.learners.private.model import Aim
 from privfed.learners.private.target_link import MOST_CLASSES
 from privfed.learners.rulefit.alternatives import marked
 from privfed.learners.rulefit.boosting import Boosting
+from privfed.learners.rulefit.class_scorecards import class_scorecards
 from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
 from privfed.learners.rulefit.description import (
     NOTHING,
@@ -384,7 +385,7 @@ class _RuleFit(LearnerByWays):
 class RuleFitClassifier(FederatedClassifier, _RuleFit):
     """Federated RuleFit for classes, with the logistic loss.
 
-    More than two classes, at most 64, have one model each, against the rest.
+    More than two classes, at most 64, have one model each: published against the rest, private by softmax.
 
     Args:
         n_bins: histogram bins B of each covariate.
@@ -412,7 +413,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             None for all of the engine's. It does not change releases or cost.
         stable: for that short model, whether rules are steps of single columns only.
         monotonic_cst: for that short model, columns in which it is increasing (1) or decreasing (-1): ``{"age":
-            1}``, or a number per feature; for several classes, in each class's log-odds.
+            1}``, or a number per feature; for several classes, in each class's score.
         random_state: the server's own seed (random rules, draws of clients); no client's secret depends on it.
     """
 
@@ -477,21 +478,22 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             return of_classes(self.models_, target, classes[1:], None)
         return of_classes(self.models_, target, classes, own.link, own.power)
 
-    def scorecard(self, max_points: int = 10, *, label: str | None = None) -> ScoreCard:
+    def scorecard(self, max_points: int | None = None, *, label: str | None = None) -> ScoreCard:
         """Return the model as integer points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`.
 
         Args:
-            max_points: of a term, in absolute value.
-            label: the class; required of more than two, each of which has a card against all others.
+            max_points: of a term, in absolute value; None for 10, or for a :class:`.ClassScoreCard` as many as let 10
+                points double the odds.
+            label: the class; required of more than two. Privately it has a :class:`.ClassScoreCard`, else one against the rest.
 
         Raises:
-            InputError: no such class, a constant model, or scores that are no log-odds of single classes.
+            InputError: no such class, a constant model, or one of several classes that is private and not short.
         """
         check_is_fitted(self)
         model, names = self.ensemble_, [str(name) for name in self.classes_]
         if isinstance(model, RuleEnsemble):
             names = names[1:]
-        elif model.link == "softmax":
+        elif model.link == "softmax" and model.models[0].synthetic is None:
             raise InputError(
                 "score cards of several classes are of short models; write max_terms = 20, or use predict_proba()"
             )
@@ -502,12 +504,17 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
         if label is not None and label not in names:
             raise InputError(f"no score card of {label!r}; write label = {' or '.join(names)}")
         number = 0 if label is None else names.index(label)
-        several = names[number] if len(names) > 1 else ""
-        card = ScoreCard.from_ensemble(self.models_[number], max_points, several)
-        notes = [*card.footnotes, *self._notes(card.rules)]
-        if isinstance(model, ClassEnsembles):
-            notes.insert(len(card.footnotes), f"{TOGETHER}{divided(model.power)}.")
-        return replace(card, footnotes=tuple(notes))
+        if isinstance(model, RuleEnsemble) or model.link != "softmax":
+            most = 10 if max_points is None else max_points
+            card = ScoreCard.from_ensemble(
+                self.models_[number], most, names[number] if len(names) > 1 else ""
+            )
+            if isinstance(model, ClassEnsembles):
+                together = f"{TOGETHER}{divided(model.power)}."
+                card = replace(card, footnotes=(*card.footnotes, together))
+        else:
+            card = class_scorecards(model.models, names, max_points)[number]
+        return replace(card, footnotes=(*card.footnotes, *self._notes(card.rules)))
 
     def to_html(self) -> str:
         """Return plot, text and score cards, those that people can use, as HTML; errors as :meth:`plot`."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, log_expit, log_softmax, logit, softmax
+from scipy.special import expit, logit, softmax
 
 from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
@@ -43,7 +43,8 @@ class RuleEnsemble:
     covariance: np.ndarray | None = None
     error: np.ndarray | None = None  #: the same, of terms that these data selected
     refit_error: np.ndarray | None = None  #: the same, against a fit to these records without noise
-    #: of scores: mean square difference to the engine's, and the engine's mean square error besides the terms'
+    #: of scores (of several classes, log-odds against the rest): mean square difference to the engine's, and the engine's
+    #: mean square error besides the terms'
     residual_variance: float = 0.0
     #: encoded synthetic records, shape (records, features); None if there are none
     synthetic: np.ndarray | None = None
@@ -387,7 +388,6 @@ class RuleEnsemble:
 # --- rule ensembles for more than two classes: one per class
 
 LINKS = ("one-vs-rest", "softmax")
-POWERS = np.arange(5, 41) / 10  #: Of risks, between which :meth:`ClassEnsembles.sharpened` chooses
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,10 +395,10 @@ class ClassEnsembles:
     """One model per class of the target, in its order."""
 
     models: tuple[RuleEnsemble, ...]  #: one per class
-    #: ``one-vs-rest``: a score is a class's log-odds against the rest, and probabilities are its risk to a power, divided
-    #: by the classes' sum; or ``softmax``
+    #: ``softmax``; or ``one-vs-rest``: a score is a class's log-odds against the rest, and probabilities are its risk to a
+    #: power, divided by the classes' sum
     link: str
-    power: float = 1.0
+    power: float = 1.0  #: of saved short models of earlier versions
 
     @classmethod
     def joined(cls, models: Sequence[RuleEnsemble], link: str) -> RuleEnsemble | ClassEnsembles:
@@ -423,22 +423,14 @@ class ClassEnsembles:
         p = expit(self.scores(X)) ** self.power
         return np.asarray(p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300))
 
-    def sharpened(self, X: np.ndarray, codes: np.ndarray) -> ClassEnsembles:
-        """Return the same with the power, to one decimal, that makes these classes of encoded records likeliest.
-
-        One-vs-rest models with few terms each know less than all of them together: divided by their sum, their risks
-        are too close to each other.
-        """
-        logs, rows = log_expit(self.scores(X)), np.arange(len(codes))
-        likelihood = [log_softmax(power * logs, axis=1)[rows, codes].mean() for power in POWERS]
-        return replace(self, power=float(POWERS[int(np.argmax(likelihood))]))
-
     def probability_intervals(
         self, X: np.ndarray, level: float = 0.9, of: Aim = "truth"
     ) -> np.ndarray:
         """Return intervals of each class's probability of encoded records, shape (records, classes, 2).
 
-        Each has the width, in log-odds, of its own model's score interval times the power. InputError: unknown.
+        Each has the width, in log-odds, of its own model's score interval times the power. By ``softmax`` this is
+        approximate: it varies between records with the errors of the class's own terms, and the other classes' are in
+        it by their mean (of ``"same"``, not at all). InputError: unknown.
         """
         intervals = np.stack([model.score_intervals(X, level, of) for model in self.models], axis=1)
         middle = logit(np.clip(self.probabilities(X), 1e-15, 1 - 1e-15))[..., None]
@@ -472,8 +464,8 @@ class ClassEnsembles:
         """Return the terms of all classes, most important first; see :meth:`.RuleEnsemble.table`.
 
         Returns:
-            the same columns after the class's; importances are relative to the largest of all. A short private model
-            draws new synthetic records for each class: a rule of several has the mean of their supports.
+            the same columns after the class's; importances are relative to the largest of all. A rule of several
+            classes has the mean of their supports, which differ where its cut-offs were rounded from others.
         """
         tables = []
         for name, model in zip(self.classes, self.models, strict=True):
@@ -493,12 +485,16 @@ class ClassEnsembles:
         """Return the models as plain data, by class."""
         pairs = zip(self.classes, self.models, strict=True)
         models = {name: m.to_dict("score") for name, m in pairs}
-        return {"link": self.link, "power": self.power, "models": models}
+        return {**self._link, "models": models}
 
     def to_state(self) -> dict[str, Any]:
         """Return the exact state, without the schema, as plain data."""
         models = [model.to_state() for model in self.models]
-        return {"link": self.link, "power": self.power, "models": models}
+        return {**self._link, "models": models}
+
+    @property
+    def _link(self) -> dict[str, Any]:
+        return {"link": self.link, **({} if self.power == 1 else {"power": self.power})}
 
     @classmethod
     def from_state(cls, schema: Schema, state: Mapping[str, Any]) -> ClassEnsembles:

@@ -12,7 +12,6 @@ from privfed.learners import private
 from privfed.learners.base import Planned
 from privfed.learners.private import PrivateModel
 from privfed.learners.private.basis import Trees
-from privfed.learners.private.synthetic_tables import labelled_records
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
 from privfed.learners.rulefit.published import FittedRules, RuleFitParams
@@ -20,8 +19,6 @@ from privfed.learners.rulefit.rules import Terms
 from privfed.learners.rulefit.short import shortened
 from privfed.learners.ways import Way
 from privfed.tables.schema import Schema
-
-LABELLED = 5_000  #: Synthetic records that choose the power of several classes' risks
 
 
 class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
@@ -41,20 +38,12 @@ class PrivateRuleFit(Way[RuleFitParams, FittedRules]):
         limits = fitted.outcome.lower, fitted.outcome.upper
         max_terms, stable = self.params.max_terms, self.params.stable
         monotonic = self.params.monotonic
-        rngs = rng.spawn(len(fitted.start))
-        models = [
-            as_rules(fitted, k)
-            if max_terms is None
-            else shortened(fitted, max_terms, stream, stable=stable, output=k, monotonic=monotonic)
-            for k, stream in enumerate(rngs)
-        ]
-        link = "softmax" if max_terms is None else "one-vs-rest"
-        ensemble = ClassEnsembles.joined(models, link)
-        if isinstance(ensemble, ClassEnsembles) and max_terms is not None:
-            drawn = labelled_records(fitted, LABELLED, rng)
-            codes = (drawn[:, -1] - fitted.outcome.lower).astype(int)
-            ensemble = ensemble.sharpened(drawn[:, :-1], codes)
-        return FittedRules(ensemble, limits, fitted.rounds)
+        if max_terms is None:
+            models = [as_rules(fitted, output) for output in range(len(fitted.start))]
+        else:
+            (stream,) = rng.spawn(1)
+            models = shortened(fitted, max_terms, stream, stable=stable, monotonic=monotonic)
+        return FittedRules(ClassEnsembles.joined(models, "softmax"), limits, fitted.rounds)
 
     def _outcome(self, schema: Schema) -> private.Outcome:
         return private.Outcome.of(schema, not self.params.boosting.logistic)

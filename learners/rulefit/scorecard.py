@@ -9,6 +9,7 @@ ranges, so that a record has one line of each column.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
 from dataclasses import dataclass, replace
@@ -56,7 +57,9 @@ _LATEX |= {mark: f"\\{mark}" for mark in "&%$#{}"} | {"_": "\\_\\allowbreak{}"}
 #: Fraction of the variance about a total that is common to all with it, by simulation (docs/rulefit.md)
 COMMON = 0.1
 JOINT = "rules on several columns"
-BANDS, MOST_RISKS = 5, 40  #: Bands of a line, and maximum rows of the table of risks
+#: Bands of a line; the most of them on a card of one of several classes; and maximum rows of the table of risks
+BANDS, MOST_BANDS, MOST_RISKS = 5, 12, 40
+FEW = 3  #: Records without which a band's value is its middle
 MOST_NAMED = 5  #: Categories from which the largest group with equal points is "any other"
 PAGE, WIDE = 40, 80  #: Maximum lines of a table on one page, and characters of a line
 
@@ -90,12 +93,12 @@ class ScoreCard:
         """
         given = {"max_points": max_points}
         check_values("scorecard", given, {"max_points": [Integers(at_least=1)]}, {"max_points": 10})
-        rules, values, intercept = _in_bands(model)
+        rules, values, intercept = in_bands(model)
         largest = max(map(abs, values), default=0.0)
         factor = max_points / largest if largest > 0 else 0.0
         points: list[int] = np.rint(np.array(values) * factor).astype(int).tolist()
-        notes = _footnotes(model, [rule for rule, own in zip(rules, points, strict=True) if own])
-        lines, sums = _disjoint(rules, points, model.schema)
+        notes = footnotes(model, [rule for rule, own in zip(rules, points, strict=True) if own])
+        lines, sums = disjoint(rules, points, model.schema)
         if not lines:
             raise InputError("the model is a constant: no score card can be made of it")
         card = cls(
@@ -132,8 +135,7 @@ class ScoreCard:
         """Return total points of a table's rows or of encoded records, integers, shape (records,)."""
         if isinstance(X, pd.DataFrame):
             X = Records.from_frame(X, Schema(self.schema.features)).x
-        members = [rule.holds(X, self.schema.names) for rule in self.rules]
-        return np.asarray(self.points @ np.array(members), int)
+        return np.asarray(self.points @ members(self.rules, X, self.schema), int)
 
     def risk(self, totals: np.ndarray) -> np.ndarray:
         """Return the probability of the second class, or of :attr:`label` against the rest, at some totals."""
@@ -243,9 +245,10 @@ class ScoreCard:
         return f"of {shown(target.name)} = {shown(label)}{against}"
 
     @property
-    def _risk(self) -> str:
-        """Return the heading of the column of risks."""
-        return f"risk {self._of}" + ("" if self.variance is None else " (90 % interval)")
+    def _heads(self) -> tuple[str, str]:
+        """Return the headings of totals and risks."""
+        known = "" if self.variance is None else " (90 % interval)"
+        return "total", f"risk {self._of}{known}"
 
     @property
     def _sentence(self) -> str:
@@ -299,7 +302,7 @@ class ScoreCard:
         from privfed.learners.pictures import axes_of, literal, wrapped
 
         rows = self._lines()
-        shown = [*rows, ("total", self._risk), *self._rows()]
+        shown = [*rows, self._heads, *self._rows()]
         cells = [(literal(points), wrapped(text, 90)) for points, text in shown]
         lines = [text.split("\n") for _, text in cells]
         width = max(6.0, 1.0 + 0.08 * max(len(line) for parts in lines for line in parts))
@@ -333,7 +336,7 @@ class ScoreCard:
         """Return both tables as HTML, with instructions."""
         parts = (
             (self._instruction, ("points", "if"), self._lines()),
-            (self._sentence, ("total", self._risk), self._rows()),
+            (self._sentence, self._heads, self._rows()),
         )
         tables = [f"<p>{escape(intro)}</p>\n{_html(heads, rows)}" for intro, heads, rows in parts]
         notes = [f"<p>{'<br>'.join(map(escape, self.footnotes))}</p>"] * bool(self.footnotes)
@@ -348,9 +351,10 @@ class ScoreCard:
             for points, text in self._lines()
         ]
         risks = [f"${total}$ & {risk} \\\\".replace(" %", "\\,\\%") for total, risk in self._rows()]
+        heads = " & ".join(_latex(head[:1].upper() + head[1:]) for head in self._heads)
         parts = (
-            (self._instruction, "Points & If", rows),
-            (_latex(self._sentence), f"Total & {_latex('R' + self._risk[1:])}", risks),
+            (_latex(self._instruction), "Points & If", rows),
+            (_latex(self._sentence), heads, risks),
         )
         begin, end = "\\begin{tabular}{rp{0.8\\linewidth}}", "\\end{tabular}"
         blocks = []
@@ -367,7 +371,7 @@ class ScoreCard:
         return "\n\n".join([*blocks, *notes])
 
 
-def _footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
+def footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
     """Return what noise does not tell from the terms with points, after an explanation."""
     if model.error is None:
         return ()
@@ -448,7 +452,7 @@ def _parts(
     return list(zip(ranges, sums[first].tolist(), strict=True))
 
 
-def _disjoint(
+def disjoint(
     rules: Sequence[Rule], points: Sequence[int], schema: Schema
 ) -> tuple[list[Rule], np.ndarray]:
     """Return rules with points and the same total of every record, those on one column being disjoint ranges."""
@@ -479,7 +483,22 @@ def _texts(column: Column, parts: Sequence[tuple[Condition, int]]) -> list[tuple
     return [(own, ", ".join(names)) for own, names in groups.items()]
 
 
-def _in_bands(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
+def members(rules: Sequence[Rule], X: np.ndarray, schema: Schema) -> np.ndarray:
+    """Return whether each rule holds for encoded records, shape (rules, records)."""
+    held = [rule.holds(X, schema.names) for rule in rules]
+    return np.array(held, bool).reshape(len(rules), len(X))
+
+
+def in_bands(
+    model: RuleEnsemble, step: float | None = None, X: np.ndarray | None = None
+) -> tuple[list[Rule], list[float], float]:
+    """Return rules, their coefficients and the intercept, with each line in bands of equal width.
+
+    Args:
+        model: of scores or log-odds.
+        step: the most that a line may rise in one of 5 to 12 bands; None for five bands.
+        X: encoded records, whose mean in a band is its value; None for its middle.
+    """
     count, cutoffs = len(model.terms.boxes), model.terms.cutoffs
     rules = list(model.rules)
     values, intercept = model.weights[1 : 1 + count].tolist(), float(model.weights[0])
@@ -492,15 +511,28 @@ def _in_bands(model: RuleEnsemble) -> tuple[list[Rule], list[float], float]:
             rules.append(Rule.of(Condition(name, 1.0)))
             values.append(slope * (second - first))
             continue
-        width = (high - low) / BANDS
-        ends = [low + k * width for k in range(1, BANDS)]
+        rise = abs(slope) * (high - low)
+        bands = BANDS if step is None else min(max(BANDS, math.ceil(rise / step)), MOST_BANDS)
+        width = (high - low) / bands
+        ends = [low + k * width for k in range(1, bands)]
         edges = [roundest(end - width / 10, end + width / 10, end) for end in ends]
         if model.schema.features[feature].kind == "integer":
             edges = np.unique(np.ceil(edges)).tolist()
         bounds = [low, *edges, high]
         middles = [(a + b) / 2 for a, b in itertools.pairwise(bounds)]
+        if X is not None:
+            middles = _means(X[:, feature], np.array(bounds), middles)
         intercept += slope * (middles[0] - (low + high) / 2)
         for a, b, middle in zip(edges, [*edges[1:], None], middles[1:], strict=True):
             rules.append(Rule.of(Condition(name, a, b)))
             values.append(slope * (middle - middles[0]))
     return rules, values, intercept
+
+
+def _means(x: np.ndarray, bounds: np.ndarray, middles: Sequence[float]) -> list[float]:
+    """Return the mean of values, clipped to the bounds, in each band between them; of too few, its middle."""
+    own, clipped = np.searchsorted(bounds[1:-1], x, side="right"), np.clip(x, bounds[0], bounds[-1])
+    counts = np.bincount(own, minlength=len(middles))
+    sums = np.bincount(own, clipped, minlength=len(middles))
+    pairs = zip(counts.tolist(), sums.tolist(), middles, strict=True)
+    return [total / n if n >= FEW else middle for n, total, middle in pairs]

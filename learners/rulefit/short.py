@@ -2,6 +2,8 @@
 
 Terms are added by exact gain of weighted least squares on synthetic records' scores F, and swapped, until the residual
 variance is small relative to F's posterior variance and to F's own; then the engine's own loss refits the coefficients.
+Of several classes, F is a class's score minus the mean of all classes'; candidates are those of all classes, and one
+softmax loss refits all coefficients.
 """
 
 from __future__ import annotations
@@ -12,15 +14,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit
 
 from privfed.learners.private import PrivateModel
-from privfed.learners.rulefit.alternatives import ALIKE, Alternatives, Term, TermExchanges
+from privfed.learners.rulefit.alternatives import ALIKE, Alternatives, Forms, Term, TermExchanges
 from privfed.learners.rulefit.boosting import Boosting, grow_rules
 from privfed.learners.rulefit.cutoffs import Cutoffs
 from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.refits import Errors, Refit, SoftmaxRefit
 from privfed.learners.rulefit.rules import Condition, Rule, Terms
+from privfed.learners.rulefit.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,6 @@ class ShortSettings:
     left: float = 0.02
     #: or below these squares: of .05 in log-odds, of a hundredth of the way between a number's limits.
     negligible: tuple[float, float] = (0.05**2, 0.01**2)
-    swap_every: int = 5  #: number of terms after which all are swapped for better ones
-    min_gain: float = 1e-4  #: gain of a swap, as a fraction of the lack of fit
     ridge: float = 1e-4  #: of coefficients, for the mean loss
     #: Factor of noise and sampling in errors of coefficients, for selection among many candidates (winner's curse).
     selection: float = 1.45
@@ -52,7 +52,6 @@ class ShortSettings:
 
 
 SETTINGS = ShortSettings()
-DRAWS = 128  #: of several outputs' errors, for :meth:`_Shortener._error_factors`
 
 
 def shortened(
@@ -61,15 +60,14 @@ def shortened(
     rng: np.random.Generator,
     *,
     stable: bool = False,
-    output: int = 0,
     monotonic: Sequence[int] = (),
-) -> RuleEnsemble:
-    """Return a short form of a model with at most ``max_terms`` rules and lines; ``stable``: only steps.
+) -> list[RuleEnsemble]:
+    """Return a short form of each of a model's scores, with at most ``max_terms`` rules and lines.
 
-    For a feature whose ``monotonic`` is 1 (-1), every term and so their sum is nondecreasing (nonincreasing). For
-    several classes, the model is of the log-odds of the class ``output`` against the rest.
+    ``stable``: only steps. For a feature whose ``monotonic`` is 1 (-1), every term and so their sum is nondecreasing
+    (nonincreasing).
     """
-    return _Shortener(fitted, rng, stable, output, monotonic).run(max_terms)
+    return _Shortener(fitted, rng, stable, monotonic).run(max_terms)
 
 
 class _Shortener:
@@ -80,39 +78,45 @@ class _Shortener:
         fitted: PrivateModel,
         rng: np.random.Generator,
         stable: bool,
-        output: int = 0,
         monotonic: Sequence[int] = (),
     ) -> None:
         self.monotonic = np.array(monotonic or [0] * len(fitted.schema.features))
-        self.fitted, self.rng, self.stable, self.output = fitted, rng, stable, output
+        self.fitted, self.rng, self.stable = fitted, rng, stable
         basis = fitted.basis
-        self.codes, self.mass, directions = fitted.source.draw(basis, SETTINGS.records, rng)
+        self.codes, self.mass, self.directions = fitted.source.draw(basis, SETTINGS.records, rng)
         self.sizes = basis.grid.sizes
         added = [
             basis.scores(basis.cells(self.codes[:, rows]), fitted.weights)
             for rows in basis.blocks(SETTINGS.records)
         ]
         total = fitted.start + np.concatenate(added)
-        self.scores, self.slopes = fitted.outcome.log_odds(total, output)
+        self.outputs = total.shape[1]
+        self._rounded: dict[tuple[int, int], float] = {}  # of thresholds by column and code
         self.logistic = fitted.outcome.kind != "number"
-        self.directions, variances = directions, np.zeros(len(directions))
-        if fitted.covariance is not None:
-            for slope, covariance in zip(self.slopes.T, fitted.covariance, strict=True):
-                along = np.einsum("ij,ij->i", directions @ covariance, directions)
-                variances += slope**2 * np.maximum(along, 0)
-        self.variance = float(np.average(variances, weights=self.weights))
-        self.rates = self._rates(fitted.outcome.predictions(total), output)
+        self.scores = total - total.mean(axis=1, keepdims=True) if self.outputs > 1 else total
+        self.predictions = fitted.outcome.predictions(total)
+        #: of the fit to F: mass times sqrt(P (1 - P)), of several classes the root of their sum; for a number the mass
+        self.weights = self.mass
+        if self.logistic:
+            self.weights = self._by_variance(self.predictions * (1 - self.predictions))
 
-    @property
-    def weights(self) -> np.ndarray:
-        """Weights of the fit to F: mass times sqrt(P (1 - P)), for a number the mass; mean 1."""
-        if not self.logistic:
-            return self.mass
-        p = expit(self.scores)
-        weights = self.mass * np.sqrt(p * (1 - p))
+    def _by_variance(self, variances: np.ndarray) -> np.ndarray:
+        """Return mass times the root of summed variances, shape (records, outputs), with mean 1."""
+        weights = self.mass * np.sqrt(variances.sum(axis=1))
         return np.asarray(weights / max(float(weights.mean()), 1e-300))
 
-    def run(self, max_terms: int) -> RuleEnsemble:
+    def _weights_of(self, output: int) -> np.ndarray:
+        """Return the weights of one class alone, or of the only output."""
+        p = self.predictions[:, [output]]
+        return self._by_variance(p * (1 - p)) if self.outputs > 1 else self.weights
+
+    def _covariance(self, output: int) -> np.ndarray:
+        """Return the covariance of the weights of an output's F; those of several scores are taken to be independent."""
+        assert self.fitted.covariance is not None
+        slopes = np.eye(self.outputs)[output] - (1 / self.outputs if self.outputs > 1 else 0)
+        return np.asarray(np.tensordot(slopes**2, self.fitted.covariance, 1))
+
+    def run(self, max_terms: int) -> list[RuleEnsemble]:
         limits = self._limits()
         boxes, members = self._boxes()
         numeric = [column.kind != "category" for column in self.fitted.schema.features]
@@ -124,94 +128,97 @@ class _Shortener:
         )
         columns = [*members.T, *terms[:, lines].T]
         signs = np.concatenate([self._signs(boxes), self.monotonic[lines]])
-        order, comparison = self._select(columns, signs, max_terms)
-        order.sort(key=lambda k: max(k, len(boxes) - 1))  # lines in their order, after rules
+        found = self._select(columns, signs, max_terms)
+        # lines in their order, after rules
+        orders = [sorted(order, key=lambda k: max(k, len(boxes) - 1)) for order, _ in found]
         while True:  # terms with a wrong sign are removed
-            design = np.empty((len(self.mass), len(order)), order="F")
-            for j, k in enumerate(order):
-                design[:, j] = columns[k]
-            weights, influence = self._refit(design)
-            right = signs[order] * weights[1:] >= 0
-            if right.all():
+            refit = self._refit([self._design(columns, order) for order in orders])
+            pairs = list(zip(orders, refit.weights, strict=True))
+            if all((signs[order] * weights[1:] >= 0).all() for order, weights in pairs):
                 break
-            order = [k for k, kept in zip(order, right, strict=True) if kept]
-        rules = [k for k in order if k < len(boxes)]
-        linear = [int(lines[k - len(boxes)]) for k in order if k >= len(boxes)]
-        unit = 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here
-        misfit = (self.scores - weights[0] - design @ weights[1:]) ** 2
-        residual = float(np.average(misfit, weights=self.weights))
-        errors: tuple[np.ndarray | None, ...] = (None, None, None)
+            orders = [
+                [k for k, weight in zip(order, weights[1:], strict=True) if signs[k] * weight >= 0]
+                for order, weights in pairs
+            ]
+        errors: list[Errors] | None = None
         if self.fitted.errors:
-            covariance, error, refit = self._errors(influence)
-            residual += self._unexplained(design, covariance)
-            errors = tuple(unit**2 * matrix for matrix in (covariance, error, refit))
+            known = self.fitted, self.codes, self.directions, SETTINGS.selection
+            errors = refit.errors(*known)
+        residuals, synthetic = self._residuals(refit, errors), self._synthetic()
+        models = []
+        for output, (order, (_, comparison)) in enumerate(zip(orders, found, strict=True)):
+            rules = [k for k in order if k < len(boxes)]
+            linear = tuple(int(lines[k - len(boxes)]) for k in order if k >= len(boxes))
+            cutoffs, kept = self._compact(boxes[rules], limits)
+            model = self._model(refit, Terms(cutoffs, kept, linear), errors, output)
+            model = replace(model, residual_variance=residuals[output], synthetic=synthetic)
+            if comparison is not None:
+                alike = self._alternatives(comparison.among(order), boxes, lines, model.rules)
+                model = replace(model, alternatives=alike)
+            models.append(model)
+        return models
+
+    def _model(
+        self, refit: Refit | SoftmaxRefit, terms: Terms, errors: list[Errors] | None, output: int
+    ) -> RuleEnsemble:
+        unit = self._unit
+        design = refit.designs[output]
         means = self.mass @ design / self.mass.sum()
         variances = self.mass @ (design - means) ** 2 / self.mass.sum()
-        cutoffs, kept = self._compact(boxes[rules], limits)
         model = RuleEnsemble(
             self.fitted.schema,
-            Terms(cutoffs, kept, tuple(linear)),
-            unit * weights,
-            means[: len(rules)],
+            terms,
+            unit * refit.weights[output],
+            means[: len(terms.boxes)],
             np.sqrt(variances),
-            covariance=errors[0],
-            error=errors[1],
-            refit_error=errors[2],
-            residual_variance=unit**2 * max(0.0, residual),
-            synthetic=self._synthetic(),
         )
-        if comparison is None:
+        if errors is None:
             return model
-        found = self._alternatives(comparison.among(order), boxes, lines, model.rules)
-        return replace(model, alternatives=found)
+        covariance, error, refit_error = (unit**2 * matrix for matrix in errors[output])
+        return replace(model, covariance=covariance, error=error, refit_error=refit_error)
 
-    def _rates(self, predictions: np.ndarray, output: int) -> np.ndarray:
-        """Return covariances of an output's sampling with each output's, times the records' mass, shape (records, outputs).
+    @property
+    def _unit(self) -> int:
+        return 1 if self.logistic else 2  # scaled to [-1/2, 1/2] there, to [-1, 1] here
 
-        Residuals of classes k and l have the covariance P_k (1 if k = l, else 0) - P_k P_l; a number's, one.
+    def _design(self, columns: Sequence[np.ndarray], order: Sequence[int]) -> np.ndarray:
+        design = np.empty((len(self.mass), len(order)), order="F")
+        for j, k in enumerate(order):
+            design[:, j] = columns[k]
+        return design
+
+    def _refit(self, designs: Sequence[np.ndarray]) -> Refit | SoftmaxRefit:
+        if self.outputs > 1:
+            return SoftmaxRefit(designs, self.predictions, self.mass, SETTINGS.ridge)
+        return Refit(designs, self.scores[:, 0], self.mass, SETTINGS.ridge, self.logistic)
+
+    def _residuals(self, refit: Refit | SoftmaxRefit, errors: list[Errors] | None) -> list[float]:
+        """Return mean square differences of scores to the engine's, plus its mean square errors beyond the coefficients'.
+
+        Of several classes, for a class's log-odds against the rest, to first order in the scores' errors, which are
+        taken to be independent; a class's own coefficients stand for those of all.
         """
-        mass = (self.mass / self.mass.sum())[:, None]
-        if not self.logistic:
-            return np.asarray(mass * np.ones_like(predictions))
-        same = np.arange(predictions.shape[1]) == output
-        return np.asarray(mass * predictions[:, [output]] * (same - predictions))
-
-    def _errors(self, influence: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return second moments of the coefficients' errors, from :meth:`_refit`'s influence R diag(rates).
-
-        Coefficients beta = R diag(rates) F change with F's errors (psi - b phi K A psi) . u - b phi K (e + v) of
-        :class:`.EstimationError`. Those fitted to the records themselves, without noise, differ from the truth's by R f
-        / N, with sampling f of the terms' own sums; cov(e, f) = s N phi' diag(rates) R'.
-
-        Returns:
-            against the truth; the same with noise and sampling times ``selection``; and this, against the terms fitted
-            to the same records without noise.
-        """
-        records, rates = max(self.fitted.records, 1.0), self.rates[:, self.output]
-        loads = influence / np.maximum(rates, 1e-300)  # R
-        whole = noise = cross = np.zeros((len(influence), len(influence)))
-        others = self.fitted.of_others(self.codes)
-        for slope, rate, error in zip(self.slopes.T, self.rates.T, self.fitted.errors, strict=True):
-            along, across = (influence * slope) @ self.directions, (influence * slope) @ others
-            total, noisy = error.covariances(across, along)
-            whole, noise = whole + total, noise + noisy
-            cross = (
-                cross + error.sampling * along @ error.gain @ (self.directions.T * rate) @ loads.T
-            )
-        sampling = self.fitted.errors[0].sampling / records
-        refit = noise - cross - cross.T + sampling * influence @ loads.T
-        more = SETTINGS.selection**2
-        return whole, whole + (more - 1) * noise, whole - noise + more * refit
-
-    def _unexplained(self, design: np.ndarray, covariance: np.ndarray) -> float:
-        """Return the mean square error of F beyond the coefficients', over the first synthetic records."""
+        pairs = list(zip(refit.designs, refit.weights, strict=True))
+        told = np.column_stack([weights[0] + design @ weights[1:] for design, weights in pairs])
         first = slice(SETTINGS.error_records)
-        terms = np.column_stack([np.ones(len(design[first])), design[first]])
-        squares = -np.einsum("ij,ij->i", terms @ covariance, terms)
-        others = self.fitted.of_others(self.codes[:, first])
-        for slope, error in zip(self.slopes[first].T, self.fitted.errors, strict=True):
-            squares += slope**2 * error.squares(others, self.directions[first])
-        return float(np.average(squares, weights=self.weights[first]))
+        squares = np.zeros((1, self.outputs))
+        if errors is not None:
+            others = self.fitted.of_others(self.codes[:, first])
+            found = [own.squares(others, self.directions[first]) for own in self.fitted.errors]
+            squares = np.column_stack(found)
+        residuals = []
+        for output, (design, _) in enumerate(pairs):
+            own, slopes = self.fitted.outcome.log_odds(self.scores, output)
+            misfit = (own - self.fitted.outcome.log_odds(told, output)[0]) ** 2
+            weights = self._weights_of(output)
+            residual = float(np.average(misfit, weights=weights))
+            if errors is not None:
+                terms = np.column_stack([np.ones(len(design[first])), design[first]])
+                beyond = -np.einsum("ij,ij->i", terms @ errors[output][0], terms)
+                beyond += (slopes[first] ** 2 * squares).sum(axis=1)
+                residual += float(np.average(beyond, weights=weights[first]))
+            residuals.append(self._unit**2 * max(0.0, residual))
+        return residuals
 
     def _signs(self, boxes: np.ndarray) -> np.ndarray:
         """Return each rule's required sign: 1 or -1, 0 for any, NaN if no sign is allowed."""
@@ -306,60 +313,66 @@ class _Shortener:
         return np.concatenate(groups)
 
     def _boosted(self) -> list[np.ndarray]:
+        """Return nodes of trees boosted on each output's F, with as many trees for all together as for one."""
         p = self.mass / self.mass.sum()
         drawn = self.rng.choice(len(p), len(p), p=p)
-        codes, target = self.codes.T[drawn], self.scores[drawn] - self.scores[drawn].mean()
+        codes = self.codes.T[drawn]
         min_leaf = max(1, int(SETTINGS.min_support * SETTINGS.tree_records * len(p)))
         rate, fraction = SETTINGS.learning_rate, SETTINGS.tree_records
         groups = []
-        for trees, leaves in SETTINGS.trees:
-            boosting = Boosting(trees, leaves, rate, fraction, min_leaf, logistic=False)
-            boxes = grow_rules(codes, target, self.sizes, boosting, self.rng)[0]
-            groups.append(boxes.astype(np.int64))
+        for scores in self.scores.T:
+            target = scores[drawn] - scores[drawn].mean()
+            for trees, leaves in SETTINGS.trees:
+                count = max(1, round(trees / self.outputs))
+                boosting = Boosting(count, leaves, rate, fraction, min_leaf, logistic=False)
+                boxes = grow_rules(codes, target, self.sizes, boosting, self.rng)[0]
+                groups.append(boxes.astype(np.int64))
         return groups
 
     def _select(
         self, columns: Sequence[np.ndarray], signs: np.ndarray, limit: int
-    ) -> tuple[list[int], TermExchanges | None]:
-        """Return indices of the chosen terms, and how to compare others with them; None if errors are unknown."""
+    ) -> list[tuple[list[int], TermExchanges | None]]:
+        """Return by output indices of the chosen terms, and how to compare others with them; None if errors are unknown."""
         weights = self.weights / self.weights.sum()
-        root, target = np.sqrt(weights), self.scores - weights @ self.scores
-        weighted = np.empty((len(weights), len(columns)), np.float32)
-        for j, column in enumerate(columns):  # one by one: the whole in 64 bits takes 200 MB more
-            weighted[:, j] = (column - weights @ column) * root
-        gram = (weighted.T @ weighted).astype(float)
-        moment = np.asarray(weighted.T @ (target * root), float)
-        square = float(weights @ target**2)
+        root = np.sqrt(weights)
+        weighted = np.empty((len(columns), len(weights)), np.float32)
+        for own, column in zip(weighted, columns, strict=True):  # the whole in 64 bits takes 200 MB
+            own[:] = (column - weights @ column) * root
+        gram = (weighted @ weighted.T).astype(float)
+        known = self.fitted.covariance is not None
+        directions = (self.directions * root[:, None]).astype(np.float32)
+        along = (weighted @ directions).astype(float) if known else None
+        found: list[tuple[list[int], TermExchanges | None]] = []
+        for output, scores in enumerate(self.scores.T):
+            target = scores - weights @ scores
+            moment = np.asarray(weighted @ (target * root), float)
+            square = float(weights @ target**2)
+            selection = Selection(gram, moment, square, signs)
+            order = selection.run(limit, self._tolerance(output, square))
+            comparison = None
+            if along is not None:
+                errors = along @ self._covariance(output)
+                comparison = TermExchanges(
+                    gram,
+                    moment,
+                    signs,
+                    selection.usable,
+                    tuple(order),
+                    (errors * along).sum(axis=1),
+                    errors[order] @ along.T,
+                )
+            found.append((order, comparison))
+        return found
+
+    def _tolerance(self, output: int, square: float) -> float:
+        """Return the lack of fit at which no term is added, for the weighted mean square of F about its mean."""
+        variance = 0.0
+        if self.fitted.covariance is not None:
+            covariance = self._covariance(output)
+            along = np.einsum("ij,ij->i", self.directions @ covariance, self.directions)
+            variance = float(np.average(np.maximum(along, 0), weights=self.weights))
         negligible = SETTINGS.negligible[0 if self.logistic else 1]
-        tolerance = min(SETTINGS.enough * self.variance, max(SETTINGS.left * square, negligible))
-        selection = _Selection(gram, moment, square, signs)
-        order = selection.run(limit, tolerance)
-        if self.fitted.covariance is None:
-            return order, None
-        along = (weighted.T @ (self._error_factors() * root[:, None].astype(np.float32))).astype(
-            float
-        )
-        variance, shared = (along**2).sum(axis=1), along[order] @ along.T
-        return order, TermExchanges(
-            gram, moment, signs, selection.usable, tuple(order), variance, shared
-        )
-
-    def _error_factors(self) -> np.ndarray:
-        """Return E with E E' the covariance of records' errors of F, float32, shape (records, factors).
-
-        For several outputs E holds draws of the errors, over the root of their number.
-        """
-        assert self.fitted.covariance is not None
-        rng, several = np.random.default_rng(0), len(self.fitted.covariance) > 1
-        factors = np.zeros(1, np.float32)
-        for slope, spread in zip(self.slopes.T, self.fitted.covariance, strict=True):
-            values, vectors = np.linalg.eigh(spread)
-            root = vectors * np.sqrt(np.maximum(values, 0))
-            if several:
-                root = root @ rng.normal(size=(len(root), DRAWS)) / math.sqrt(DRAWS)
-            along = self.directions.astype(np.float32) @ root.astype(np.float32)
-            factors = factors + along * slope[:, None].astype(np.float32)
-        return factors
+        return min(SETTINGS.enough * variance, max(SETTINGS.left * square, negligible))
 
     def _alternatives(
         self, comparison: TermExchanges, boxes: np.ndarray, lines: np.ndarray, rules: Sequence[Rule]
@@ -369,7 +382,6 @@ class _Shortener:
         names = [str(name) for name in schema.names]
         numbers = [self._numbers(boxes, chosen, rules, j) for j in range(len(names))]
 
-        @cache
         def term(index: int) -> Term:
             if index >= len(boxes):
                 return names[int(lines[index - len(boxes)])]
@@ -378,16 +390,17 @@ class _Shortener:
             ends = {names[j]: numbers[j](*box[j].tolist()) for j in used}
             return Rule.of(*(Condition(name, *limits) for name, limits in ends.items()))
 
-        terms = [*rules, *map(term, chosen[len(rules) :])]
-        alternatives, known = [], set(terms)
-        for position, chosen_term in enumerate(terms):
+        forms = Forms(schema)
+        formed = cache(lambda index: forms.of(term(index)))
+        terms = [forms.of(own) for own in (*rules, *map(term, chosen[len(rules) :]))]
+        alternatives, known = [], {own.number for own in terms}
+        for position, own in enumerate(terms):
             probabilities = comparison.probabilities(position)
             equivalent = np.flatnonzero(probabilities >= ALIKE)
-            best = map(term, equivalent[np.argsort(-probabilities[equivalent])].tolist())
-            others = [other for other in best if other not in known]
-            alternatives.append(
-                Alternatives.of(chosen_term, others, int(np.isfinite(probabilities).sum()), schema)
-            )
+            best = map(formed, equivalent[np.argsort(-probabilities[equivalent])].tolist())
+            others = [other for other in best if other.number not in known]
+            compared = int(np.isfinite(probabilities).sum())
+            alternatives.append(Alternatives.of_forms(own, others, compared))
         return tuple(alternatives)
 
     def _numbers(
@@ -411,7 +424,10 @@ class _Shortener:
             near = min(known, key=lambda one: abs(below[one] - below[code]), default=code)
             if near in known and abs(below[near] - below[code]) <= SETTINGS.rounding:
                 return known[near]
-            return self._round(column, np.array([code]), np.zeros((0, 2)))[0][0]
+            if (column, code) not in self._rounded:
+                alone = self._round(column, np.array([code]), np.zeros((0, 2)))
+                self._rounded[column, code] = alone[0][0]
+            return self._rounded[column, code]
 
         def ends(low: int, high: int) -> tuple[float | None, float | None]:
             rounded = own.kind != "category"
@@ -424,32 +440,6 @@ class _Shortener:
             return lower, upper
 
         return ends
-
-    def _refit(self, design: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients, intercept first, and their derivatives by each record's F.
-
-        Newton's steps on the loss of soft labels P, with a ridge. The derivatives are (X' W X +
-        ridge)^-1 X' diag(mass P (1 - P)).
-
-        Returns:
-            of shapes (1 + terms,) and (1 + terms, records).
-        """
-        matrix = np.column_stack([np.ones(len(design)), design])
-        mass, ridge = self.mass / self.mass.sum(), np.full(matrix.shape[1], SETTINGS.ridge)
-        ridge[0] = 1e-12
-        labels = expit(self.scores) if self.logistic else self.scores
-        weights = np.zeros(matrix.shape[1])
-        for _ in range(50 if self.logistic else 1):
-            fitted = matrix @ weights
-            fitted = expit(fitted) if self.logistic else fitted
-            curvature = mass * (fitted * (1 - fitted) if self.logistic else 1.0)
-            system = (matrix * curvature[:, None]).T @ matrix + np.diag(ridge)
-            step = np.linalg.solve(system, matrix.T @ (mass * (labels - fitted)) - ridge * weights)
-            weights = weights + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-300))
-            if np.abs(step).max() < 1e-9:
-                break
-        rates = mass * (labels * (1 - labels) if self.logistic else 1.0)
-        return weights, np.linalg.solve(system, (matrix * rates[:, None]).T)
 
     def _compact(self, boxes: np.ndarray, limits: np.ndarray) -> tuple[Cutoffs, np.ndarray]:
         cuts, recoded = [], np.zeros_like(boxes)
@@ -527,74 +517,3 @@ def roundest(low: float, high: float, near: float) -> float:
             if low <= number <= high:
                 return number
     return near
-
-
-class _Selection:
-    """Selects columns for weighted least squares, by the Gram matrix of centred columns and required signs."""
-
-    def __init__(
-        self, gram: np.ndarray, moment: np.ndarray, total: float, signs: np.ndarray
-    ) -> None:
-        self.gram, self.moment, self.total, self.signs = gram, moment, total, signs
-        self.usable = (np.diag(gram) > 1e-9) & ~np.isnan(signs)
-
-    def run(self, limit: int, tolerance: float) -> list[int]:
-        chosen: list[int] = []
-        for _ in range(2 * limit):  # with required signs, a term may be removed again
-            if len(chosen) >= limit or not self.lack(chosen) > max(tolerance, 1e-9 * self.total):
-                break
-            best = self._best(chosen)
-            if best is None:
-                break
-            chosen = self._drop_wrong([*chosen, best])
-            if len(chosen) % SETTINGS.swap_every == 0:
-                chosen = self._drop_wrong(self._swap(chosen))
-        return self._drop_wrong(self._swap(chosen))
-
-    def _drop_wrong(self, chosen: list[int]) -> list[int]:
-        """Remove columns whose coefficients have the wrong sign, until none has."""
-        while chosen and self.signs[chosen].any():
-            root = cho_factor(self.gram[np.ix_(chosen, chosen)] + 1e-9 * np.eye(len(chosen)))
-            right = self.signs[chosen] * cho_solve(root, self.moment[chosen]) >= 0
-            if right.all():
-                break
-            chosen = [column for column, kept in zip(chosen, right, strict=True) if kept]
-        return chosen
-
-    def lack(self, chosen: list[int]) -> float:
-        """Return the weighted mean square residual of the target given the chosen columns."""
-        return self._residual(chosen)[0]
-
-    def _residual(self, chosen: list[int]) -> tuple[float, np.ndarray]:
-        """Return the lack of fit, and its decrease by each further column."""
-        var, moment, residual = np.diag(self.gram).copy(), self.moment.copy(), self.total
-        if chosen:
-            cross = self.gram[chosen]
-            root = cho_factor(cross[:, chosen] + 1e-9 * np.eye(len(chosen)))
-            solved = cho_solve(root, np.column_stack([cross, self.moment[chosen]]))
-            var -= (cross * solved[:, :-1]).sum(axis=0)
-            moment -= solved[:, -1] @ cross
-            residual -= float(self.moment[chosen] @ solved[:, -1])
-        eligible = self.usable & (var > 1e-4 * np.diag(self.gram)) & ~(self.signs * moment < 0)
-        gains = np.where(eligible, moment**2 / np.where(eligible, var, 1.0), 0.0)
-        return residual, gains
-
-    def _best(self, chosen: list[int]) -> int | None:
-        gains = self._residual(chosen)[1]
-        best = int(gains.argmax()) if len(gains) else 0
-        return best if len(gains) and gains[best] > 0 else None
-
-    def _swap(self, chosen: list[int]) -> list[int]:
-        """Replace columns one by one by those that most lower the lack of fit, until none does."""
-        chosen, improved, lack = list(chosen), bool(chosen), self.lack(chosen)
-        while (
-            improved and lack > 1e-9 * self.total
-        ):  # the residual of an exact fit is rounding error, of either sign
-            improved = False
-            for index in range(len(chosen)):
-                others = chosen[:index] + chosen[index + 1 :]
-                residual, gains = self._residual(others)
-                best = int(gains.argmax())
-                if residual - gains[best] < lack * (1 - SETTINGS.min_gain) and best not in others:
-                    chosen[index], lack, improved = best, residual - float(gains[best]), True
-        return chosen

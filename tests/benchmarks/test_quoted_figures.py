@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -109,6 +110,26 @@ def test_the_page_on_rulefit_has_the_coverage_of_intervals() -> None:
         counts = [found.between(0.87, 0.93).sum(), (found < 0.87).sum(), (found > 0.93).sum()]
         ends = [round(f, 3) for f in (found.mean(), found.min(), found.max())]
         assert figures("rulefit", told) == [[*ends, *counts]]
+
+
+def test_the_page_on_rulefit_has_the_losses_of_several_classes() -> None:
+    """By set and epsilon, whole, of 20 and of 10 terms; and how often score cards agree."""
+    rows = results("private_classes")
+    forms = ["whole", "20 terms", "10 terms"]
+    losses = rows.pivot_table(
+        index=["set", "classes"], columns=["epsilon", "form"], values="log loss"
+    )
+    for (name, count), own in zip(losses.index.tolist(), losses.to_numpy(), strict=True):
+        by_form: dict[Any, float] = dict(zip(losses.columns, own, strict=True))
+        wanted = [by_form[e, f] for e in (0.5, 1.0, 4.0, 16.0) for f in forms]
+        (told,) = figures("rulefit", f"{name}, {count} classes")
+        assert told == pytest.approx(wanted, abs=6e-4)
+    cards = rows[rows["form"] == "card"].sort_values("agreement")
+    agreement, least = cards["agreement"], cards.iloc[0]
+    text = (ROOT / "docs/rulefit.md").read_text(encoding="utf-8")
+    ends = f"{agreement.mean():.3f} on average", f"{agreement.min():.3f} at"
+    assert all(one.lstrip("0") in " ".join(text.split()) for one in ends)
+    assert f"({least['set']} at epsilon {least['epsilon']:g})".replace("0.", ".") in text
 
 
 def test_the_page_on_personal_trees_has_the_gains_of_all_ways() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, log_softmax, softmax
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score
 
@@ -19,8 +18,10 @@ from privfed.errors import InputError, QueryError
 from privfed.learners import RuleFitClassifier, private
 from privfed.learners.forest.private_way import PrivateForest
 from privfed.learners.private import PrivateModel
+from privfed.learners.rulefit.class_scorecards import ClassScoreCard
 from privfed.learners.rulefit.model import ClassEnsembles
 from privfed.learners.rulefit.queries import Objective, unit_target
+from privfed.learners.rulefit.refits import SoftmaxRefit
 from privfed.learners.rulefit.scorecard import ScoreCard
 from privfed.learners.rulefit.short import _Shortener, shortened
 from privfed.questions.query import View
@@ -55,7 +56,7 @@ def test_three_classes_are_told_apart(way: str) -> None:
     assert isinstance(learner.ensemble_, ClassEnsembles) and len(learner.models_) == 3
     assert not hasattr(learner, "model_")
     chances, scores = learner.predict_proba(FRAME), learner.decision_function(FRAME)
-    each = softmax(scores, axis=1) if way == "long" else expit(scores) ** learner.ensemble_.power
+    each = expit(scores) if way == "published" else softmax(scores, axis=1)
     assert np.allclose(chances, each / each.sum(axis=1, keepdims=True))
     assert accuracy_score(FRAME["grade"], learner.predict(FRAME)) > 0.9
     assert learner.feature_importances_[:2].min() > learner.feature_importances_[2:].max()
@@ -63,7 +64,7 @@ def test_three_classes_are_told_apart(way: str) -> None:
         assert all(np.count_nonzero(own.weights[1:]) <= 8 for own in learner.models_)
 
 
-def test_of_several_classes_the_log_odds_of_each_rise() -> None:
+def test_of_several_classes_the_score_of_each_rises() -> None:
     """Where the records say that one of them falls, too."""
     learner = clone(fitted("short")).set_params(monotonic_cst={"age": 1})
     learner.fit(gates(FRAME, learner.private("8"), SCHEMA))
@@ -95,10 +96,9 @@ def test_the_model_is_read_and_saved(way: str) -> None:
     assert set(learner.readable()["models"]) == {"a", "b", "c"}
 
 
-@pytest.mark.parametrize("way", ["published", "short"])
-def test_each_class_has_a_score_card(way: str) -> None:
-    """Of its own log-odds against the rest; risks, to the printed power, divided by their sum are nearly the probabilities."""
-    learner = fitted(way)
+def test_each_published_class_has_a_score_card() -> None:
+    """Of its own log-odds against the rest; risks divided by their sum are nearly the probabilities."""
+    learner = fitted("published")
     assert isinstance(learner.ensemble_, ClassEnsembles)
     cards = [learner.scorecard(label=name) for name in "abc"]
     for card, model in zip(cards, learner.models_, strict=True):
@@ -108,12 +108,27 @@ def test_each_class_has_a_score_card(way: str) -> None:
         assert "divided by their sum" in str(card) and "against all" in card.to_latex()
         assert "their intervals, are by this card alone" in card.to_html()
     risks = np.column_stack([card.risk(card.totals(FRAME)) for card in cards])
-    power = re.search(r"power of ([0-9.]+), *\n? *divided", str(cards[0]))
-    risks = risks ** (1.0 if power is None else float(power[1]))
-    assert (power is None) == (learner.ensemble_.power == 1)
+    assert "to the power" not in str(cards[0])
     difference = risks / risks.sum(axis=1, keepdims=True) - learner.predict_proba(FRAME)
     assert np.abs(difference).mean() < 0.05
     assert learner.to_html().count("<strong>Score card of ") == 3
+
+
+def test_private_classes_score_cards_together_are_nearly_the_model() -> None:
+    """Their totals tell the likeliest class and its probability; the text is the same after saving."""
+    learner = fitted("short")
+    cards = [learner.scorecard(label=name) for name in "abc"]
+    totals = np.column_stack([card.totals(FRAME) for card in cards])
+    assert isinstance(cards[0], ClassScoreCard)
+    told, wanted = cards[0].probabilities(totals), learner.predict_proba(FRAME)
+    assert np.abs(told - wanted).mean() < 0.03
+    assert (told.argmax(axis=1) == wanted.argmax(axis=1)).mean() > 0.95
+    again = RuleFitClassifier.from_dict(json.loads(json.dumps(learner.to_dict())))
+    again.privacy_ = learner.privacy_
+    assert str(again.scorecard(label="b")) == str(cards[1])
+    assert learner.to_html().count("one of 3 classes") == 3
+    small = learner.scorecard(5, label="a")
+    assert isinstance(small, ClassScoreCard) and small.doubling < cards[0].doubling
 
 
 def test_a_card_that_cannot_be_made_says_what_to_do() -> None:
@@ -178,8 +193,8 @@ def simulated() -> tuple[PrivateModel, np.ndarray, np.ndarray]:
 def test_intervals_hold_the_truth_of_three_classes() -> None:
     """Of a forest's and a short model's probabilities, nine tenths or so."""
     engine, x, truth = simulated()
-    models = [shortened(engine, 20, np.random.default_rng(k), output=k) for k in range(3)]
-    short = ClassEnsembles(tuple(models), "one-vs-rest").probability_intervals(x)
+    models = shortened(engine, 20, np.random.default_rng(0))
+    short = ClassEnsembles(tuple(models), "softmax").probability_intervals(x)
     for low, high in (
         np.moveaxis(each, 2, 0) for each in (short, PrivateForest(engine).intervals(x, 0.9))
     ):
@@ -191,32 +206,103 @@ def test_the_more_noise_hides_of_a_class_the_fewer_terms_it_has() -> None:
     """As of two classes: terms are told until what they miss is within the posterior's variance."""
     engine, _, _ = simulated()
     assert engine.covariance is not None
-    vague = replace(engine, covariance=np.asarray(engine.covariance) * 100)
+    exact = replace(engine, covariance=np.asarray(engine.covariance) / 100)
     terms = [
-        len(shortened(own, 20, np.random.default_rng(0), output=1).weights)
-        for own in (engine, vague)
+        sum(len(model.terms) for model in shortened(own, 20, np.random.default_rng(0)))
+        for own in (exact, engine)
     ]
-    assert 1 < terms[1] < terms[0]
+    assert 3 <= terms[1] < terms[0]
 
 
-def test_log_odds_against_the_rest_move_as_the_scores_do() -> None:
-    """Of the engine's scores of all classes: numerically; a class of its own has the slope one."""
+def class_refit() -> tuple[_Shortener, SoftmaxRefit]:
+    """Three classes' terms, of which one is in two lists, and one list is empty but for it."""
     engine, _, _ = simulated()
-    held = _Shortener(engine, np.random.default_rng(0), stable=True, output=1)
-    rng = np.random.default_rng(0)
-    codes = engine.source.draw(engine.basis, 10_000, rng)[0]
-    assert np.array_equal(codes, held.codes)
-    scores = engine.start + engine.basis.scores(engine.basis.cells(codes), engine.weights)
+    held = _Shortener(engine, np.random.default_rng(0), stable=True)
+    steps = np.column_stack([held.codes[0] > 4, held.codes[1] > 6, held.codes[2] > 3]).astype(float)
+    designs = [steps[:, :2], steps[:, :1], steps[:, 2:]]
+    return held, SoftmaxRefit(designs, held.predictions, held.mass, 1e-4)
 
-    def against(moved: np.ndarray) -> np.ndarray:
-        return np.asarray(moved[:, 1] - logsumexp(moved[:, [0, 2]], axis=1))
 
-    assert np.allclose(against(scores), held.scores)
-    for output in range(3):
-        step = 1e-5 * (np.arange(3) == output)
-        slopes = (against(scores + step) - against(scores - step)) / 2e-5
-        assert np.allclose(slopes, held.slopes[:, output], atol=1e-6)
-    assert (held.slopes[:, 1] == 1).all()
+def test_all_classes_coefficients_are_the_least_of_one_softmax_loss() -> None:
+    """No coefficient can be moved, alone, without raising it; intercepts add up to zero, as a shift of all changes nothing."""
+    held, refit = class_refit()
+    mass = held.mass / held.mass.sum()
+
+    def loss(weights: list[np.ndarray]) -> float:
+        pairs = zip(weights, refit.designs, strict=True)
+        scores = np.column_stack([own[0] + design @ own[1:] for own, design in pairs])
+        fit = -float(mass @ (held.predictions * log_softmax(scores, axis=1)).sum(axis=1))
+        return fit + 1e-4 / 2 * sum(float(own[1:] @ own[1:]) for own in weights)
+
+    least, weights = loss(refit.weights), refit.weights
+    assert sum(own[0] for own in weights) == pytest.approx(0, abs=1e-9)
+    for k, own in enumerate(weights):
+        for j in range(len(own)):
+            for step in (-1e-3, 1e-3):
+                moved = [each.copy() for each in weights]
+                moved[k][j] += step
+                assert loss(moved) > least
+
+
+def test_coefficients_of_classes_move_with_all_scores_as_their_errors_say() -> None:
+    """Errors' root, added to one class's scores after another, moves the refit of every class by its image."""
+    held, refit = class_refit()
+    few, roots, known = 1_000, [], []
+    for own in held.fitted.errors:
+        values, vectors = np.linalg.eigh(own.noise)
+        roots.append(vectors[:, -4:] * np.sqrt(values[-4:]))
+        known.append(replace(own, variances=0 * own.variances, noise=roots[-1] @ roots[-1].T))
+    designs, mass = [own[:few] for own in refit.designs], held.mass[:few]
+    refit = SoftmaxRefit(designs, held.predictions[:few], mass, 1e-4)
+    scores = refit._scores(refit._solution)  # labels that the terms can express
+    refit = replace(refit, labels=softmax(scores, axis=1))
+    directions = held.directions[:few]
+    engine = replace(held.fitted, errors=tuple(known))
+    found = refit.errors(engine, held.codes[:, :few], directions, 1.0)
+    wanted = [np.zeros((len(own), len(own))) for own in refit.weights]
+    for output, root in enumerate(roots):
+        for own in (directions @ root).T:
+            change = np.multiply.outer(own, np.arange(3) == output)
+            ends = [
+                replace(refit, labels=softmax(scores + step * change, axis=1)).weights
+                for step in (1e-3, -1e-3)
+            ]
+            for k, (one, other) in enumerate(zip(*ends, strict=True)):
+                wanted[k] += np.multiply.outer(one - other, one - other) / 4e-6
+    for (covariance, *_), told in zip(found, wanted, strict=True):
+        assert covariance == pytest.approx(told, rel=0.01, abs=1e-3 * np.abs(told).max())
+
+
+def test_errors_against_the_same_terms_of_classes_are_those_of_two_fits() -> None:
+    """Of one sampling of the records: in the engine's sums of every class, and in the terms' own fit to the records."""
+    held, refit = class_refit()
+    engine = held.fitted
+    few, p = 1_000, held.predictions[:1_000]
+    refit = SoftmaxRefit([own[:few] for own in refit.designs], p, held.mass[:few], 1e-4)
+    mass = refit.mass / refit.mass.sum()
+    inverse = np.linalg.inv(refit._system(softmax(refit._scores(refit._solution), axis=1), mass))
+    owner = np.repeat(np.arange(3), [own.shape[1] for own in refit._matrices])
+    every = np.concatenate(refit._matrices, axis=1)
+    directions, codes = held.directions[:few], held.codes[:, :few]
+    sampling = engine.errors[0].sampling * engine.records
+    learned = np.zeros((3 * few, len(owner)))
+    fitted = np.zeros_like(learned)
+    for c in range(3):  # a record's residuals, of each class that it may have
+        residuals = np.sqrt(sampling * mass[:, None] * p[:, [c]]) * ((np.arange(3) == c) - p)
+        fitted[c * few : (c + 1) * few] = (every * residuals[:, owner]) @ inverse / engine.records
+        for j, error in enumerate(engine.errors):
+            slopes = mass[:, None] * p * ((np.arange(3) == j) - p[:, [j]])
+            influence = inverse @ ((every * slopes[:, owner]).T @ directions)
+            moved = residuals[:, [j]] * directions @ error.gain.T / 1.0
+            learned[c * few : (c + 1) * few] += moved @ influence.T
+    blank = [
+        replace(own, variances=0 * own.variances, noise=0 * own.noise) for own in engine.errors
+    ]
+    found = refit.errors(replace(engine, errors=tuple(blank)), codes, directions, 1.0)
+    wanted = fitted.T @ fitted - learned.T @ fitted - fitted.T @ learned
+    for part, (whole, _, same) in zip(refit._parts, found, strict=True):
+        assert not whole.any()
+        assert same == pytest.approx(wanted[part, part], rel=2e-3, abs=1e-9)
 
 
 def test_the_plan_asks_for_every_class() -> None:
@@ -241,26 +327,21 @@ def test_a_label_is_a_class_of_the_target() -> None:
             Objective(terms, np.zeros(1 + len(terms)), True, label).parts(SCHEMA)
 
 
-def test_risks_of_short_models_are_sharpened_until_their_classes_are_likeliest() -> None:
-    """Of half the true log-odds, the power is about two; of the true ones, one: more decimals would not be added up by hand."""
-    ensemble = fitted("short").ensemble_
-    assert isinstance(ensemble, ClassEnsembles)
-    X = fitted("short")._encode(FRAME)
-    rng, scores = np.random.default_rng(0), ensemble.scores(X)
-    for power in (1.0, 2.0):
-        chances = replace(ensemble, power=power).probabilities(X)
-        codes = (chances.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
-        assert ensemble.sharpened(X, codes).power == pytest.approx(power, abs=0.3)
-    assert np.array_equal(ensemble.sharpened(X, codes).scores(X), scores)
-
-
-def test_a_power_that_is_none_is_refused_and_none_was_one() -> None:
-    """Of a model file; those of earlier versions have no power."""
+def test_a_short_model_of_an_earlier_version_predicts_as_it_did() -> None:
+    """Risks against the rest, to a power, divided by their sum; a power that is none is refused, and none was one."""
     ensemble = fitted("published").ensemble_
     assert isinstance(ensemble, ClassEnsembles) and ensemble.power == 1
-    state = ensemble.to_state()
+    state, X = ensemble.to_state(), fitted("published")._encode(FRAME)
+    assert "power" not in state
     for power in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="power"):
             ClassEnsembles.from_state(SCHEMA, {**state, "power": power})
-    del state["power"]
-    assert ClassEnsembles.from_state(SCHEMA, state).power == 1
+    older = ClassEnsembles.from_state(SCHEMA, {**state, "power": 1.3})
+    assert older.to_state() == {**state, "power": 1.3}
+    risks = expit(ensemble.scores(X)) ** 1.3
+    assert np.allclose(older.probabilities(X), risks / risks.sum(axis=1, keepdims=True))
+    learner = clone(fitted("published"))
+    learner.__dict__.update(fitted("published").__dict__)
+    learner.ensemble_ = older
+    for text in (learner.describe(), str(learner.scorecard(label="a"))):
+        assert "to the power of 1.3, divided by their sum" in text

@@ -37,7 +37,7 @@ def models(selection: float) -> list[tuple[RuleEnsemble, RuleEnsemble]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(short, "SETTINGS", replace(short.SETTINGS, selection=selection))
         own = [
-            short.shortened(engine("products", seed), 20, np.random.default_rng(seed))
+            short.shortened(engine("products", seed), 20, np.random.default_rng(seed))[0]
             for seed in range(SEEDS)
         ]
     return [(model, of_truth(model, "products")) for model in own]

@@ -91,21 +91,26 @@ def holds(text: str, record: dict[str, Any]) -> bool:
     return all(held)
 
 
-def by_hand(text: str, record: dict[str, Any]) -> tuple[int, dict[int, float]]:
-    """The points of a record's lines, one of each column, and the printed risks by total."""
-    card, risks = text.split("Risk of died = 1 by total")
+def added(card: str, record: dict[str, Any]) -> int:
+    """The points of a record's lines, one of each column."""
     total, blocks = 0, re.split(r"^(?! *[+-]?\d+  if )(.+)$", card, flags=re.MULTILINE)[1:]
     for heading, body in zip(blocks[::2], blocks[1::2], strict=True):
         lines = re.findall(r"^ *([+-]?\d+)  if (.*)$", body, re.MULTILINE)
-        if heading.startswith(("rules", "Add")):
+        if heading.startswith(("rules", "Add", "Score card")):
             total += sum(int(points) for points, line in lines if holds(line, record))
             continue
         value = record[heading.split(" (")[0]]
         texts = [line for _, line in lines]
         (own,) = [int(p) for p, line in lines if fits(line, value, [t for t in texts if t != line])]
         total += own
+    return total
+
+
+def by_hand(text: str, record: dict[str, Any]) -> tuple[int, dict[int, float]]:
+    """A record's points, and the printed risks by total."""
+    card, risks = text.split("Risk of died = 1 by total")
     printed = re.findall(r"^ *([+-]?\d+)  ([\d.]+) %(?: \(.*\))?$", risks, re.MULTILINE)
-    return total, {int(t): float(r) / 100 for t, r in printed}
+    return added(card, record), {int(t): float(r) / 100 for t, r in printed}
 
 
 def as_read(encoded: np.ndarray, schema: Schema = SCHEMA) -> dict[str, Any]:
@@ -120,10 +125,10 @@ def test_a_prediction_is_added_up_from_the_printed_text_alone() -> None:
     """Totals to the point, risks to the printed digit."""
     totals = CARD.totals(X)
     for record, total in zip(X, totals, strict=True):
-        added, risks = by_hand(str(CARD), as_read(record))
-        assert added == total
-        if added in risks:
-            assert risks[added] == pytest.approx(float(CARD.risk(np.array(added))), abs=6e-4)
+        own, risks = by_hand(str(CARD), as_read(record))
+        assert own == total
+        if own in risks:
+            assert risks[own] == pytest.approx(float(CARD.risk(np.array(own))), abs=6e-4)
     assert set(totals.tolist()) & set(by_hand(str(CARD), as_read(X[0]))[1])
 
 
@@ -141,7 +146,7 @@ def test_log_odds_are_the_model_s_up_to_rounding() -> None:
     told = CARD.intercept + CARD.totals(X) / CARD.factor
     band = 0.5 * 2 * WEIGHTS[4] / 5 * 1.2
     assert np.abs(told - MODEL.scores(X)).max() <= 4 * 0.5 / CARD.factor + band + 1e-9
-    largest = max(map(abs, scorecard._in_bands(MODEL)[1]))
+    largest = max(map(abs, scorecard.in_bands(MODEL)[1]))
     assert CARD.factor * largest == pytest.approx(10)
 
 
@@ -263,7 +268,7 @@ def test_disjoint_ranges_have_the_total_of_the_terms_for_every_record(
 ) -> None:
     """Integers, flags, numbers and categories; added by hand from the printed text alone."""
     given_rules, given_points = given_terms
-    rules, points = scorecard._disjoint(given_rules, given_points, WIDE)
+    rules, points = scorecard.disjoint(given_rules, given_points, WIDE)
     card = replace(CARD, schema=WIDE, rules=tuple(rules), points=points)
     grid = (
         np.array(np.meshgrid(range(10), (0, 1), (-2, -0.25, 0, 0.1, 2), range(8))).reshape(4, -1).T
@@ -284,11 +289,11 @@ def test_disjoint_ranges_have_the_total_of_the_terms_for_every_record(
 def test_a_column_with_the_same_points_everywhere_keeps_them() -> None:
     """Both sides of a threshold; and nothing is left of points that cancel each other."""
     sides = [Rule.of(Condition("dose", None, 0.5)), Rule.of(Condition("dose", 0.5))]
-    rules, points = scorecard._disjoint(sides, [2, 2], WIDE)
+    rules, points = scorecard.disjoint(sides, [2, 2], WIDE)
     card = replace(CARD, schema=WIDE, rules=tuple(rules), points=points)
     doses = np.array([[0, 0, dose, 0] for dose in (-2.0, 0.0, 0.5, 2.0)])
     assert card.totals(doses).tolist() == [2] * 4 and "dose (mg)\n  +2  if any\n" in str(card)
-    assert scorecard._disjoint(sides[:1] * 2, [2, -2], WIDE)[0] == []
+    assert scorecard.disjoint(sides[:1] * 2, [2, -2], WIDE)[0] == []
 
 
 def test_a_column_s_heading_has_its_unit_and_what_a_missing_value_counts_as() -> None:

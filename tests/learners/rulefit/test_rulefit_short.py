@@ -21,7 +21,9 @@ from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError
 from privfed.exchange.disclosure import ReplayDisclosure
 from privfed.learners import RuleFitClassifier, RuleFitRegressor, private
-from privfed.learners.rulefit.short import SETTINGS, _Selection, _Shortener, roundest, shortened
+from privfed.learners.rulefit.refits import Refit
+from privfed.learners.rulefit.selection import Selection
+from privfed.learners.rulefit.short import SETTINGS, _Shortener, roundest, shortened
 from privfed.learners.saved import load, save
 from privfed.testing.hospitals import BINARY, NUMERIC, gates, patients
 
@@ -146,7 +148,7 @@ def test_a_model_and_its_card_rise_and_fall_where_they_are_asked_to() -> None:
 def test_any_directions_are_kept(asked: dict[str, int]) -> None:
     """Of one engine's short forms; where a direction is 0 nothing is asked."""
     signs = [asked.get(name, 0) for name in BINARY.names]
-    model = shortened(whole(), 6, np.random.default_rng(0), monotonic=signs)
+    (model,) = shortened(whole(), 6, np.random.default_rng(0), monotonic=signs)
     for name, sign in asked.items():
         assert monotone(model.scores, model.schema, name, sign)
 
@@ -295,17 +297,21 @@ def test_coefficients_move_with_the_scores_as_their_errors_say() -> None:
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4, held.codes[0] > 8]).astype(
         float
     )
-    centre, influence = held._refit(design)
-    along = influence @ held.directions
+
+    def refit() -> Refit:
+        return Refit([design], held.scores[:, 0], held.mass, SETTINGS.ridge, logistic=True)
+
+    centre = refit().weights[0]
+    along = refit().influence @ held.directions
     noise = along @ error.noise @ along.T
-    covariance, selected, _ = held._errors(influence)
+    known = engine, held.codes, held.directions, SETTINGS.selection
+    ((covariance, selected, _),) = refit().errors(*known)
     assert np.allclose(noise, covariance)
     assert np.allclose(SETTINGS.selection**2 * noise, selected)
-    held.fitted = replace(engine, covariance=None)
     scores, moved = held.scores, []
     for own in (held.directions @ root).T:
-        held.scores = scores + 1e-3 * own
-        moved.append((held._refit(design)[0] - centre) / 1e-3)
+        held.scores = scores + 1e-3 * own[:, None]
+        moved.append((refit().weights[0] - centre) / 1e-3)
     assert np.allclose(np.array(moved).T @ np.array(moved), covariance, rtol=1e-3, atol=1e-6)
 
 
@@ -315,16 +321,18 @@ def test_errors_against_the_same_terms_without_noise_are_those_of_two_fits() -> 
     (error,) = engine.errors
     held = _Shortener(engine, np.random.default_rng(2), stable=False)
     design = np.column_stack([held.codes[0] > 4, held.codes[1] > 4]).astype(float)
-    influence, rates = held._refit(design)[1], held.rates[:, 0]
+    refit = Refit([design], held.scores[:, 0], held.mass, SETTINGS.ridge, logistic=True)
+    influence, rates = refit.influence, refit.rates
     residuals = np.sqrt(error.sampling * engine.records * rates)[:, None]  # one record's at a time
     sampled = (residuals * held.directions) @ error.gain.T  # the engine's weights move
     none = 0 * error.variances
     known = replace(error, variances=none, noise=sampled.T @ sampled)
-    held.fitted = replace(engine, errors=(known,))
+    engine = replace(engine, errors=(known,))
     learned = sampled @ (influence @ held.directions).T
     refitted = residuals * (influence / rates).T / engine.records
     wanted = (learned - refitted).T @ (learned - refitted) * SETTINGS.selection**2
-    assert held._errors(influence)[2] == pytest.approx(wanted, rel=1e-6, abs=1e-9)
+    ((_, _, found),) = refit.errors(engine, held.codes, held.directions, SETTINGS.selection)
+    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-9)
 
 
 def test_predictions_hold_what_the_engine_cannot_express() -> None:
@@ -332,7 +340,7 @@ def test_predictions_hold_what_the_engine_cannot_express() -> None:
     engine = whole()
     (error,) = engine.errors
     more = replace(engine, errors=(replace(error, variances=4 * error.variances),))
-    one, other = (shortened(own, 20, np.random.default_rng(1)) for own in (engine, more))
+    (one,), (other,) = (shortened(own, 20, np.random.default_rng(1)) for own in (engine, more))
     assert other.residual_variance > one.residual_variance > 0
     assert np.array_equal(one.weights, other.weights)
 
@@ -387,7 +395,7 @@ def test_a_numbers_interval_is_of_its_mean() -> None:
 
 def test_swapping_ends_where_rounding_leaves_less_than_nothing() -> None:
     """Terms that explain all of the scores, and by rounding a little more, are swapped no further."""
-    selection = _Selection(np.eye(3), np.array([1.0, 1.0, 0.0]), 2 - 1e-7, np.zeros(3))
+    selection = Selection(np.eye(3), np.array([1.0, 1.0, 0.0]), 2 - 1e-7, np.zeros(3))
     assert selection.lack([0, 1]) < 0
     assert sorted(selection.run(3, 0.0)) == [0, 1]
 
