@@ -149,6 +149,10 @@ def scores(wanted: np.ndarray, told: np.ndarray, number: bool, mean: float) -> d
 # --- the league --------------------------------------------------------------------------------
 
 
+#: What shortens a private model.
+SHORTENED = tuple(f"learners/rulefit/{name}.py" for name in ("short", "refits", "selection"))
+
+
 @cache
 def entrants() -> Mapping[str, tuple[str, str]]:
     """Methods by name: the peer's file, and the one task that it knows if it knows one alone; ours first."""
@@ -170,7 +174,7 @@ def code_of(method: str) -> str:
     stem, alone = entrants()[method]
     ours = "fuzzy_tree+learners/mass.py" if alone else "private"
     if method.endswith("terms"):
-        ours = "private+learners/rulefit/short.py"
+        ours = "+".join(("private", *SHORTENED))
     return ours if stem == "ours" else f"benchmarks/peers/{stem}.py"
 
 

@@ -54,6 +54,7 @@ _LATEX = {
 }
 _LATEX |= {"^": "\\textasciicircum{}", "~": "\\textasciitilde{}"}
 _LATEX |= {mark: f"\\{mark}" for mark in "&%$#{}"} | {"_": "\\_\\allowbreak{}"}
+_LATEX["\u200b"] = "\\allowbreak{}"
 #: Fraction of the variance about a total that is common to all with it, by simulation (docs/rulefit.md)
 COMMON = 0.1
 JOINT = "rules on several columns"
@@ -404,7 +405,8 @@ def _signed(points: int) -> str:
 
 
 def _latex(text: str) -> str:
-    """Escape LaTeX's special characters, with comparisons and minus signs in math mode."""
+    """Escape LaTeX's special characters, with comparisons and minus signs in math mode; long words may break."""
+    text = re.sub(r"\S{30,}", lambda word: re.sub(r"(.{10})(?=.)", "\\1\u200b", word[0]), text)
     marks = "|".join(map(re.escape, _LATEX))
     return re.sub(rf"{marks}|(?<!\S)-(?=\d)", lambda mark: _LATEX.get(mark[0], "$-$"), text)
 

@@ -447,6 +447,13 @@ def test_latex_escapes_every_mark_of_a_name() -> None:
     assert _latex('"a_b" ≥ 5 µ') == "''a\\_\\allowbreak{}b'' $\\ge$ 5 $\\mu$"
 
 
+def test_latex_may_break_a_long_word_and_prints_it_whole() -> None:
+    """One of thirty letters or more, after every ten of them."""
+    name = "x" * 34
+    assert _latex(f"{name} < 5").split("\\allowbreak{}") == [*["x" * 10] * 3, "xxxx $<$ 5"]
+    assert _latex("x" * 29) == "x" * 29
+
+
 def test_latex_takes_no_note_as_an_argument_of_a_line_break() -> None:
     r"""After ``\\`` a bracket or an asterisk would not be printed."""
     card = replace(CARD, footnotes=("Alternatives:", "[dose] mg: or no effect", "*: or no effect"))
