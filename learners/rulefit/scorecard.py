@@ -60,7 +60,7 @@ COMMON = 0.1
 JOINT = "rules on several columns"
 #: Bands of a line; the most of them on a card of one of several classes; and maximum rows of the table of risks
 BANDS, MOST_BANDS, MOST_RISKS = 5, 12, 40
-FEW = 3  #: Records without which a band's value is its middle
+FEW = 3  #: Minimum records of a band whose value is their mean; of fewer it is the middle
 MOST_NAMED = 5  #: Categories from which the largest group with equal points is "any other"
 PAGE, WIDE = 40, 80  #: Maximum lines of a table on one page, and characters of a line
 
