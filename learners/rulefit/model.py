@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, log_expit, softmax
 
 from privfed.errors import InputError
 from privfed.learners.plain import plain, restored
 from privfed.learners.private.model import Aim, check_aim, deviations_of
+from privfed.learners.private.target_link import Outcome
 from privfed.learners.rulefit.alternatives import UNKNOWN as NOT_KNOWN
 from privfed.learners.rulefit.alternatives import Alternatives
 from privfed.learners.rulefit.cutoffs import Cutoffs
@@ -433,7 +434,12 @@ class ClassEnsembles:
         it by their mean (of ``"same"``, not at all). InputError: unknown.
         """
         intervals = np.stack([model.score_intervals(X, level, of) for model in self.models], axis=1)
-        middle = logit(np.clip(self.probabilities(X), 1e-15, 1 - 1e-15))[..., None]
+        scores = self.scores(X)
+        if self.link != "softmax":
+            scores = self.power * log_expit(scores)
+        outcome = Outcome("classes", len(self.models))
+        odds = [outcome.log_odds(scores, k)[0] for k in range(len(self.models))]
+        middle = np.column_stack(odds)[..., None]
         half = self.power * np.diff(intervals, axis=2) / 2
         return np.asarray(expit(np.concatenate([middle - half, middle + half], axis=2)))
 

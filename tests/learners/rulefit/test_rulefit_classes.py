@@ -202,6 +202,18 @@ def test_intervals_hold_the_truth_of_three_classes() -> None:
         assert (high - low).mean() < 0.4
 
 
+@pytest.mark.parametrize("link", ["softmax", "one-vs-rest"])
+def test_even_the_smallest_probabilities_are_within_their_intervals(link: str) -> None:
+    """As the intervals' middle is computed from scores, not from rounded probabilities."""
+    engine, x, _ = simulated()
+    first, *others = shortened(engine, 20, np.random.default_rng(0))
+    certain = replace(first, weights=first.weights - 45 * (np.arange(len(first.weights)) == 0))
+    model = ClassEnsembles((certain, *others), link)
+    p, ends = model.probabilities(x), model.probability_intervals(x)
+    assert (p[:, 0] < 1e-15).all()
+    assert ((ends[..., 0] <= p) & (p <= ends[..., 1])).all()
+
+
 def test_the_more_noise_hides_of_a_class_the_fewer_terms_it_has() -> None:
     """As of two classes: terms are told until what they miss is within the posterior's variance."""
     engine, _, _ = simulated()
