@@ -12,6 +12,9 @@ audit: $(VENV)/installed
 # One process more than there are cores: some tests wait for other processes.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
 
+# One thread each for linear algebra, or processes would wait for each other's.
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/developing
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile $(OPTIONS)
 
