@@ -28,7 +28,6 @@ from privfed.tables.schema import shown
 
 DOUBLING = 10.0  #: Points that double the odds, if no most points of a term are given
 RISE = 0.15  #: The most that a line rises within a band, in scores, up to :data:`.MOST_BANDS`
-LEAST = 0.01  #: Weights below it are not printed
 STEPS = 30  #: Newton steps of the starting points
 
 
@@ -71,8 +70,8 @@ class ClassScoreCard(ScoreCard):
         )
 
     def weights(self) -> pd.DataFrame:
-        """Return columns below and weight: of a class's number of points below the highest total of all classes."""
-        below = np.arange(int(-self.doubling * math.log2(LEAST)) + 1)[:: self._every]
+        """Return columns below and weight: of a class's number of points below the highest total, within a doubling."""
+        below = np.arange(max(1, int(self.doubling)))[:: self._every]
         return pd.DataFrame({"below": below, "weight": 2.0 ** (-below / self.doubling)})
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +89,7 @@ class ClassScoreCard(ScoreCard):
     @property
     def _every(self) -> int:
         """One in how many numbers of points below has a row of the table of weights."""
-        return -(-int(-self.doubling * math.log2(LEAST) + 1) // MOST_RISKS)
+        return max(1, -(-int(self.doubling) // MOST_RISKS))
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return points below and weights as text."""
@@ -116,27 +115,34 @@ class ClassScoreCard(ScoreCard):
     def _sentence(self) -> str:
         """Return the sentences above the weights, with notes for their readers."""
         points, factor = max(1.0, self.doubling), 2 ** max(1.0, 1 / self.doubling)
-        more, s = (f"{points:g} points", "") if points > 1 else ("point", "s")
-        more = f"{more} more than another class "
-        more += f"double{s} the odds" if factor == 2 else f"multiplies the odds by {factor:g}"
+        if points > 1:
+            more, further = f"{points:g} points more than another class double", "halve"
+        elif factor == 2:
+            more, further = "point more than another class doubles", "halves"
+        else:
+            more, further = "point more than another class multiplies", "divides"
+        by = f" by {factor:g}" * (factor > 2)
+        further = (
+            f"every further {f'{points:g} points' if points > 1 else 'point'} {further} them{by}"
+        )
         totals = [2 * points, points, 0]
         told = self.probabilities(np.array([totals]))[0]
         weights = [digits_text(1 / factor**k, 3) for k in range(3)]
         far = ", and other classes far below" * (self.classes > 3)
         differ = f"{100 * (self.difference or 0.0):.1f} percentage points on average"
         every = f"one in {self._every} is shown: a weight between is between theirs"
-        notes = [f"lower weights than {LEAST} count as 0", *[every] * (self._every > 1)]
+        notes = [every] * (self._every > 1)
         notes.append(
             f"the model's own probabilities, before rounding to points, differ by {differ}, and its likeliest class is "
             f"the same for {100 * self.agreement:.0f} % of synthetic records"
         )
         return (
             f"A total alone is no probability: add up the score cards of all {self.classes} classes. The class with the "
-            f"highest total is the likeliest; every {more} against it. A "
+            f"highest total is the likeliest; every {more} the odds{by} against it. A "
             "class's probability is its weight, by how many points its total is below the highest, divided by the sum of "
             f"all classes' weights. Example: of totals {totals[0]:g}, {totals[1]:g} and {totals[2]:g}{far}, weights are "
             f"{weights[0]}, {weights[1]} and {weights[2]}, and probabilities {100 * told[0]:.0f} %, {100 * told[1]:.0f} % and "
-            f"{100 * told[2]:.0f} %. Weights by points below the highest total ({'; '.join(notes)}):"
+            f"{100 * told[2]:.0f} %. Weights by points below the highest total; {further} ({'; '.join(notes)}):"
         )
 
 

@@ -45,9 +45,14 @@ def by_hand(texts: list[str], record: dict[str, Any]) -> tuple[list[int], list[f
     cards = [text.split("A total alone is no probability")[0] for text in texts]
     starts = [re.search(r"(?:Start with|Always) (\d+) points?\.", card) for card in cards]
     totals = [int(own[1]) + added(c, record) for own, c in zip(starts, cards, strict=True) if own]
-    rows = re.findall(r"^ *(\d+)  (\d\.\d+)$", texts[0], re.MULTILINE)
-    below, weights = np.array(rows, float).T
-    found = np.interp([max(totals) - own for own in totals], below, weights, right=0.0)
+    below, weights = np.array(re.findall(r"^ *(\d+)  (\d\.\d+)$", texts[0], re.MULTILINE), float).T
+    step = re.search(
+        r"every further (?:(\d+) )?points? (?:halves? them|divides them by (\d+)) ", texts[0]
+    )
+    assert step is not None
+    points, factor = int(step[1] or 1), float(step[2] or 2)
+    times, left = np.divmod(np.array([max(totals) - own for own in totals]), points)
+    found = np.interp(left, below, weights) / factor**times
     return totals, (found / found.sum()).tolist()
 
 
@@ -58,12 +63,22 @@ def test_probabilities_are_added_up_from_the_printed_cards_alone() -> None:
     for record, own, exact, model in zip(X, totals, told, wanted(), strict=True):
         points, probabilities = by_hand(texts, as_read(record))
         assert points == own.tolist()
-        assert probabilities == pytest.approx(exact, abs=0.012)
+        assert probabilities == pytest.approx(exact, abs=0.001)
         assert probabilities == pytest.approx(model, abs=0.06)
         alike += int(np.argmax(points) == np.argmax(model))
     assert alike >= 96
     assert CARDS[0].agreement == alike / len(X)
     assert CARDS[0].difference == pytest.approx(np.abs(told - wanted()).mean())
+
+
+@pytest.mark.parametrize("most", [1, 3, 300])
+def test_any_number_of_points_can_be_added_up_by_hand(most: int) -> None:
+    """Of which few divide a weight by more than two, and of many not every weight is printed."""
+    cards = class_scorecards(models(), "abc", most)
+    exact = cards[0].probabilities(np.array([card.totals(X) for card in cards]).T)
+    for record, told in zip(X, exact, strict=True):
+        found = by_hand([str(card) for card in cards], as_read(record))[1]
+        assert found == pytest.approx(told, abs=0.001)
 
 
 def test_a_card_says_what_its_total_alone_cannot() -> None:
@@ -93,8 +108,9 @@ def test_every_form_of_a_card_has_its_start_and_its_weights() -> None:
     card = CARDS[0]
     data, start = card.to_dict(), f"Start with {card.start} points"
     assert start in card.to_html() and start in card.to_latex() and data["start"] == card.start
-    assert "<td>0.500</td>" in card.to_html() and "& 0.500" in card.to_latex()
-    assert {"below": 10, "weight": 0.5} in data["weights"] and data["lines"]
+    assert "<td>0.707</td>" in card.to_html() and "& 0.707" in card.to_latex()
+    assert [own["below"] for own in data["weights"]] == list(range(10)) and data["lines"]
+    assert data["weights"][5]["weight"] == 0.5**0.5
     assert "Below & Weight of a class" in card.to_latex()
     assert start in card.plot().get_title(loc="left").replace("\n", " ")
     with_more = replace(card, classes=5)
