@@ -71,10 +71,12 @@ class Alternatives:
     def text(self, schema: Schema) -> str:
         """Format them: ``cut-off GCS 6 to 8; or sodium < 130 (and 3 more)``, or ``none of 700``.
 
-        If they are most of the candidates, none is named.
+        If they are most of the candidates, none is named, nor cut-offs: ``most of 700 other candidates``.
         """
         if not self:
             return f"{NONE} {self.compared}"
+        if 0 < self.compared < 2 * self.others:
+            return f"most of {self.compared} other candidates"
         parts = []
         if self.cutoffs:
             ends = ", ".join(
@@ -82,11 +84,7 @@ class Alternatives:
                 for name, low, high in self.cutoffs
             )
             parts.append(f"cut-off{'s' * (len(self.cutoffs) > 1)} {ends}")
-        if 0 < self.compared == self.others:
-            parts.append(f"or any other candidate ({self.others})")
-        elif 0 < self.compared < 2 * self.others:
-            parts.append(f"or most other candidates ({self.others} of {self.compared})")
-        elif self.best is not None:
+        if self.best is not None:
             best = (
                 self.best.text(schema)
                 if isinstance(self.best, Rule)

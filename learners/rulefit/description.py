@@ -68,11 +68,11 @@ def _noted(table: pd.DataFrame, top: int) -> tuple[pd.DataFrame, list[str]]:
     if "alternatives" not in table:
         return table, []
     texts = table["alternatives"]
-    numbers = texts.map(marked).cumsum()
-    marks = [str(k) if marked(text) else text for k, text in zip(numbers, texts, strict=True)]
-    notes = [f"{k}: {text}" for k, text in zip(marks[:top], texts, strict=False) if marked(text)]
+    distinct = dict.fromkeys(text for text in texts if marked(text))
+    numbers = {text: str(number) for number, text in enumerate(distinct, 1)}
+    notes = [f"{numbers[text]}: {text}" for text in dict.fromkeys(texts[:top]) if text in numbers]
     heading = [f"alternatives: {EXPLAINED}."] * bool((texts != UNKNOWN).any())
-    return table.assign(alternatives=marks), [*heading, *notes]
+    return table.assign(alternatives=texts.replace(numbers)), [*heading, *notes]
 
 
 def divided(power: float) -> str:

@@ -373,7 +373,7 @@ class ScoreCard:
 
 
 def footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
-    """Return what noise does not tell from the terms with points, after an explanation."""
+    """Return what noise does not tell from the terms with points, after an explanation; terms with the same together."""
     if model.error is None:
         return ()
     names = [rule.text(model.schema) for rule in model.rules]
@@ -385,11 +385,12 @@ def footnotes(model: RuleEnsemble, rules: Sequence[Rule]) -> tuple[str, ...]:
     known = model.alternatives
     alike = [own.text(model.schema) if own else "" for own in known or ()] or [""] * len(names)
     zero = [low <= 0 <= high for low, high in model.intervals()[1:].tolist()]
-    notes = [
-        f"{name}: {'; '.join([text] * bool(text) + ['or no effect'] * none)}"
-        for name, text, none, there in zip(names, alike, zero, kept, strict=True)
-        if there and (text or none)
-    ]
+    by_text: dict[str, list[str]] = {}
+    for name, text, none, there in zip(names, alike, zero, kept, strict=True):
+        if there and (text or none):
+            told = "; ".join([text] * bool(text) + ["or no effect"] * none)
+            by_text.setdefault(told, []).append(name)
+    notes = [f"{'; '.join(names)}: {told}" for told, names in by_text.items()]
     compared = max((own.compared for own in known or ()), default=0)
     none = [] if notes or known is None else [f"{NONE} {compared}"]
     explained = UNKNOWN if known is None else EXPLAINED

@@ -179,9 +179,7 @@ def test_other_cut_offs_become_a_range_and_other_rules_a_name_and_a_number() -> 
     assert found == Alternatives((("age", 55, 66),), rule(GCS=(None, 7)), 3, 40)
     assert found.text(SCHEMA) == "cut-off age 55 to 66; or GCS <= 6 (and 2 more)"
     most = Alternatives.of(own, alike, 5, SCHEMA)
-    assert most.text(SCHEMA) == "cut-off age 55 to 66; or most other candidates (3 of 5)"
-    every = Alternatives.of(own, alike, 3, SCHEMA)
-    assert every.text(SCHEMA) == "cut-off age 55 to 66; or any other candidate (3)"
+    assert most.text(SCHEMA) == "most of 5 other candidates"
 
 
 def test_each_cut_off_of_a_rule_has_its_range() -> None:
@@ -420,6 +418,17 @@ def test_a_card_has_a_footnote_for_each_line_with_alternatives() -> None:
         "age, linear part: or age >= 50; or no effect",
     )
     assert ScoreCard.from_ensemble(replace(LIST, error=None)).footnotes == ()
+
+
+def test_terms_with_the_same_alternatives_have_one_note() -> None:
+    """Of a score card, and of a description, whose rows have its number."""
+    vague = replace(LIST, alternatives=(Alternatives(best="GCS", others=70, compared=90),) * 3)
+    told = "most of 90 other candidates"
+    assert ScoreCard.from_ensemble(vague).footnotes[1:] == (
+        f"age >= 40; GCS <= 6; age, linear part: {told}",
+    )
+    text = learned(vague).describe()
+    assert text.count(told) == 1 and f"\n1: {told}\n" in text and "\n2: " not in text
 
 
 def test_thresholds_are_the_rules_own_where_rounding_cannot_tell_them_apart() -> None:
