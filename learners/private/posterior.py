@@ -33,7 +33,7 @@ class MarginalLikelihood:
     values: Sequence[np.ndarray]  #: t by output, each of shape (directions,)
     moved: Sequence[Sequence[np.ndarray]]  #: M_g = G A_g G' by output, (directions, directions)
     rest: Sequence[np.ndarray]  #: covariance that does not depend on the scales s, by output
-    share: float = 1.0  #: factor of the logarithm, if several evidences use the same sums
+    share: float = 1.0  #: factor of the logarithm, if several evidences use the same sums, or outputs depend on each other
 
     def halved(self, other: MarginalLikelihood) -> MarginalLikelihood:
         """Return the mean of this and another, for the same scales and sums."""
@@ -41,7 +41,7 @@ class MarginalLikelihood:
             [*self.values, *other.values],
             [*self.moved, *other.moved],
             [*self.rest, *other.rest],
-            share=0.5,
+            share=self.share / 2,
         )
 
     @cached_property
@@ -357,16 +357,27 @@ class WeightPosterior:
     def evidence(
         self, sums: ProjectedMoments, local: Linearization, sampling: float
     ) -> MarginalLikelihood:
-        """Return the marginal likelihood of the prior's scales, from sums at ``local``."""
+        """Return the marginal likelihood of the prior's scales, from sums at ``local``.
+
+        A record's K residuals add up to zero, so that the sums' mean over classes is noise alone. The rest, times
+        sqrt(K / (K - 1)), has the variance that the scales and the curvatures say, and K - 1 independent values for K.
+        """
         residual = sums.values - local.moments
         jacobian = [sums.jacobian(m, output) for output, m in enumerate(local.curvatures)]
+        values = np.array(
+            [m + g @ w for m, g, w in zip(residual.T, jacobian, local.weights.T, strict=True)]
+        )
+        coupled = self.outcome.coupled
+        if coupled > 1:
+            values = math.sqrt(coupled) * (values - values.mean(axis=0))
         return MarginalLikelihood(
-            [m + g @ w for m, g, w in zip(residual.T, jacobian, local.weights.T, strict=True)],
+            list(values),
             [[g @ m @ g.T for m in self.prior.groups] for g in jacobian],
             [
                 sampling * h + sums.noise + g @ self.prior.level @ g.T
                 for h, g in zip(local.curvatures, jacobian, strict=True)
             ],
+            share=1 / coupled,
         )
 
     def scaled(self, scales: np.ndarray) -> WeightPosterior:

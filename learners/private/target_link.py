@@ -96,6 +96,11 @@ class Outcome:
         slopes = np.insert(-softmax(others, axis=1), output, 1.0, axis=1)
         return scores[:, output] - logsumexp(others, axis=1), slopes
 
+    @property
+    def coupled(self) -> float:
+        """K / (K - 1) for K classes whose scores are centred, else 1."""
+        return self.classes / (self.classes - 1) if self.kind == "classes" else 1.0
+
     def variances(self, predictions: np.ndarray) -> np.ndarray:
         """Return the link's derivative by score: IRLS weights of the logistic loss, or 1.
 
@@ -104,8 +109,7 @@ class Outcome:
         """
         if self.kind == "number":
             return np.ones_like(predictions)
-        coupled = self.classes / (self.classes - 1) if self.kind == "classes" else 1.0
-        return np.asarray(np.maximum(coupled * predictions * (1 - predictions), 1e-3))
+        return np.asarray(np.maximum(self.coupled * predictions * (1 - predictions), 1e-3))
 
     def start(self, means: np.ndarray) -> np.ndarray:
         """Return the scores whose predictions are ``means``, shape (classes,)."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.special import softmax
 from scipy.stats import multivariate_normal, norm
 
 from privfed import Column
@@ -138,6 +141,44 @@ def test_where_sums_are_all_noise_small_priors_are_likelier() -> None:
         mean[name] = sum(chance * one.prior.scales[0] for chance, one in chances)
     assert mean["silent"] < 0.75
     assert mean["loud"] > 0.95
+
+
+def of_classes(seed: int, scale: float, noise: float) -> MarginalLikelihood:
+    """Three classes' sums over 3,000 records, whose scores are drawn by a prior of that scale."""
+    rng = np.random.default_rng(seed)
+    functions, free = rng.normal(0, 0.3, (3000, 20)), 1e-3
+    own = replace(
+        posterior(functions, free=free),
+        outcome=Outcome("classes", 3),
+        intercept=np.zeros(3),
+        means=np.full(3, 1 / 3),
+    )
+    chances = softmax(functions @ rng.normal(0, scale, (20, 3)), axis=1)
+    drawn = (chances.cumsum(axis=1) < rng.uniform(size=(3000, 1))).sum(axis=1).clip(0, 2)
+    sums = functions.T @ (np.eye(3)[drawn] - 1 / 3) + rng.normal(0, noise, (20, 3))
+    told = NoisyMoments(sums, np.full(20, noise**2)).along(np.eye(20))
+    return own.evidence(told, own.at(np.zeros((20, 3))), 1.0)
+
+
+@pytest.mark.parametrize("noise", [0.1, 10.0])
+def test_several_classes_sums_tell_the_scale_that_their_scores_were_drawn_with(
+    noise: float,
+) -> None:
+    """With little noise and with much: of three independent scores only two differences show."""
+    runs = [of_classes(seed, 0.15, noise) for seed in range(100)]
+    tried = np.linspace(0.1, 0.2, 41)
+    found = [sum(own.likelihood(np.array([scale])) for own in runs) for scale in tried]
+    assert tried[int(np.argmax(found))] == pytest.approx(0.15, rel=0.1)
+
+
+def test_what_all_classes_sums_have_in_common_says_nothing() -> None:
+    """It is noise: the classes' residuals of a record add up to zero."""
+    own = of_classes(0, 0.3, 5.0)
+    assert np.sum(own.values, axis=0) == pytest.approx(0, abs=1e-9)
+    assert own.share == pytest.approx(2 / 3)
+    assert own.halved(own).likelihood(np.array([0.2])) == pytest.approx(
+        own.likelihood(np.array([0.2]))
+    )
 
 
 # --- shares of classes --------------------------------------------------------------------------
