@@ -23,7 +23,7 @@ from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryE
 from privfed.exchange.disclosure import Disclosure, nothing_released
 from privfed.learners.contract import check_fitted, most_probable
 from privfed.learners.parameters import Constraints, check_values
-from privfed.learners.plain import plain, restored
+from privfed.learners.plain import plain, restored, unchanged
 from privfed.learners.privacy_text import check_privacy
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
@@ -195,7 +195,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         if data.get("learner") != name:
             raise InputError(f"the model is of {data.get('learner')!r}, not of {name}")
         try:
-            model = cls(**cls.restored_parameters(data["parameters"]))
+            model = cls(**cls.restored_parameters(unchanged(data)["parameters"]))
             model.check_parameters()
             model.schema_ = Schema.from_dict(data["schema"])
             model.clients_ = tuple(str(client) for client in data["clients"])
