@@ -40,8 +40,8 @@ from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
 from privfed.learners.rulefit.description import (
     NOTHING,
     STARRED,
+    added_up,
     described,
-    divided,
     of_classes,
     of_number,
     unseen,
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_LINES = 100  #: Of a score card beside its model; a longer one is not added up by hand
-TOGETHER = "The risks above, and their intervals, are by this card alone. By all classes' score cards together, probabilities are "
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved unchanged
 
 
@@ -510,8 +509,7 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
                 self.models_[number], most, names[number] if len(names) > 1 else ""
             )
             if isinstance(model, ClassEnsembles):
-                together = f"{TOGETHER}{divided(model.power)}."
-                card = replace(card, footnotes=(*card.footnotes, together))
+                card = replace(card, footnotes=(*card.footnotes, added_up(model, names)))
         else:
             card = class_scorecards(model.models, names, max_points)[number]
         return replace(card, footnotes=(*card.footnotes, *self._notes(card.rules)))
@@ -546,8 +544,8 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
     """Federated RuleFit for a number, with the squared loss (the paper's future work).
 
     The target is scaled to [-1, 1] by its public bounds (privately by ``target_limits_``, which contain most of it).
-    ``alpha`` is for that scale, and the default keeps few terms: with many records a tenth of it explains more. For
-    parameters see :class:`RuleFitClassifier`.
+    ``alpha`` is for that scale (where bounds are loose, in proportion to the target's standard deviation), and the default
+    keeps few terms: with many records a tenth of it explains more. For parameters see :class:`RuleFitClassifier`.
     """
 
     _logistic: ClassVar[bool] = False

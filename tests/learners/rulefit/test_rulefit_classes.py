@@ -345,3 +345,46 @@ def test_a_short_model_of_an_earlier_version_predicts_as_it_did() -> None:
     learner.ensemble_ = older
     for text in (learner.describe(), str(learner.scorecard(label="a"))):
         assert "to the power of 1.3, divided by their sum" in text
+
+
+def constant(way: str, number: int = 1) -> RuleFitClassifier:
+    """The fit of a way, in which one class's model has no term."""
+    learner, model = clone(fitted(way)), fitted(way).ensemble_
+    assert isinstance(model, ClassEnsembles)
+    start = np.zeros_like(model.models[number].weights)
+    start[0] = -4
+    models = [
+        replace(own, weights=start) if k == number else own for k, own in enumerate(model.models)
+    ]
+    vars(learner).update(vars(fitted(way)))
+    learner.ensemble_ = replace(model, models=tuple(models))
+    return learner
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_class_without_terms_does_not_change_how_others_are_printed(way: str) -> None:
+    """Tables keep their types, and texts their decimals."""
+    learner = constant(way)
+    table = learner.table()
+    assert "b" not in set(table["class"])
+    assert all(table[name].dtype == float for name in ("coefficient", "importance", "support"))
+    assert " 100.0" not in learner.describe(top=1) and " 100 " in learner.describe(top=1)
+
+
+def test_cards_say_the_risk_of_a_class_that_has_none() -> None:
+    """One for all: without it nobody could divide by the sum of all risks."""
+    learner = constant("published")
+    with pytest.raises(InputError, match="the model of 'b' is a constant"):
+        learner.scorecard(label="b")
+    line = "Classes without a card, whose risk is the same for everybody: b, 1.8 %."
+    assert line in str(learner.scorecard(label="a"))
+    assert line not in str(fitted("published").scorecard(label="a"))
+
+
+def test_a_private_class_without_terms_has_a_card_with_its_starting_points() -> None:
+    """In all forms."""
+    card = constant("short").scorecard(label="b")
+    assert not len(card.points) and (card.totals(FRAME) == card.start).all()
+    for text in (str(card), card.to_html(), card.to_latex(), json.dumps(card.to_dict())):
+        assert "nan" not in text.lower()
+    assert card.plot().figure and not len(card.table())
