@@ -477,7 +477,9 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             return of_classes(self.models_, target, classes[1:], None)
         return of_classes(self.models_, target, classes, own.link, own.power)
 
-    def scorecard(self, max_points: int | None = None, *, label: str | None = None) -> ScoreCard:
+    def scorecard(
+        self, max_points: int | None = None, *, label: str | int | None = None
+    ) -> ScoreCard:
         """Return the model as integer points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`.
 
         Args:
@@ -500,9 +502,9 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             raise InputError(
                 f"each of several classes has a score card of its own; write scorecard(label={names[0]!r})"
             )
-        if label is not None and label not in names:
+        if label is not None and str(label) not in names:
             raise InputError(f"no score card of {label!r}; write label = {' or '.join(names)}")
-        number = 0 if label is None else names.index(label)
+        number = 0 if label is None else names.index(str(label))
         if isinstance(model, RuleEnsemble) or model.link != "softmax":
             most = 10 if max_points is None else max_points
             card = ScoreCard.from_ensemble(

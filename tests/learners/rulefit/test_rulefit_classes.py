@@ -388,3 +388,13 @@ def test_a_private_class_without_terms_has_a_card_with_its_starting_points() -> 
     for text in (str(card), card.to_html(), card.to_latex(), json.dumps(card.to_dict())):
         assert "nan" not in text.lower()
     assert card.plot().figure and not len(card.table())
+
+
+def test_the_class_of_a_card_is_named_as_the_classes_are_listed() -> None:
+    """By a number, where the target is one; the message that names it was not heeded otherwise."""
+    learner = RuleFitClassifier(n_estimators=5, n_rounds=10, random_state=0)
+    learner.fit(gates(FRAME, learner.published()))
+    card = learner.scorecard(label=learner.classes_[1])
+    assert str(card) == str(learner.scorecard(label="1")) == str(learner.scorecard())
+    with pytest.raises(InputError, match="no score card of 0; write label = 1"):
+        learner.scorecard(label=0)
