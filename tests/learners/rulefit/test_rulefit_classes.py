@@ -349,14 +349,15 @@ def test_a_short_model_of_an_earlier_version_predicts_as_it_did() -> None:
 
 def constant(way: str, number: int = 1) -> RuleFitClassifier:
     """The fit of a way, in which one class's model has no term."""
-    learner, model = clone(fitted(way)), fitted(way).ensemble_
+    learner: RuleFitClassifier = clone(fitted(way))
+    model = fitted(way).ensemble_
     assert isinstance(model, ClassEnsembles)
     start = np.zeros_like(model.models[number].weights)
     start[0] = -4
     models = [
         replace(own, weights=start) if k == number else own for k, own in enumerate(model.models)
     ]
-    vars(learner).update(vars(fitted(way)))
+    learner.__dict__.update(vars(fitted(way)))
     learner.ensemble_ = replace(model, models=tuple(models))
     return learner
 
@@ -384,10 +385,11 @@ def test_cards_say_the_risk_of_a_class_that_has_none() -> None:
 def test_a_private_class_without_terms_has_a_card_with_its_starting_points() -> None:
     """In all forms."""
     card = constant("short").scorecard(label="b")
-    assert not len(card.points) and (card.totals(FRAME) == card.start).all()
+    assert isinstance(card, ClassScoreCard) and not len(card.points)
+    assert (card.totals(FRAME) == card.start).all()
     for text in (str(card), card.to_html(), card.to_latex(), json.dumps(card.to_dict())):
         assert "nan" not in text.lower()
-    assert card.plot().figure and not len(card.table())
+    assert card.plot().get_figure() is not None and not len(card.table())
 
 
 def test_the_class_of_a_card_is_named_as_the_classes_are_listed() -> None:
