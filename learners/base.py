@@ -23,15 +23,15 @@ from privfed.errors import InputError, NobodyAnswered, Note, PolicyError, QueryE
 from privfed.exchange.disclosure import Disclosure, nothing_released
 from privfed.learners.contract import check_fitted, most_probable
 from privfed.learners.parameters import Constraints, check_values
-from privfed.learners.plain import plain, restored
+from privfed.learners.plain import plain, restored, unchanged
 from privfed.learners.privacy_text import check_privacy
 from privfed.privacy.policy import Policy
 from privfed.questions.exact import Number
 from privfed.questions.query import Query
 from privfed.questions.threads import one_thread
 from privfed.questions.tree import ends_text
-from privfed.tables.records import Records
-from privfed.tables.schema import Column, Schema, label
+from privfed.tables.records import Records, encode_target
+from privfed.tables.schema import Column, Schema
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -195,7 +195,7 @@ class FederatedLearner(BaseEstimator, ABC):  # type: ignore[misc]
         if data.get("learner") != name:
             raise InputError(f"the model is of {data.get('learner')!r}, not of {name}")
         try:
-            model = cls(**cls.restored_parameters(data["parameters"]))
+            model = cls(**cls.restored_parameters(unchanged(data)["parameters"]))
             model.check_parameters()
             model.schema_ = Schema.from_dict(data["schema"])
             model.clients_ = tuple(str(client) for client in data["clients"])
@@ -350,7 +350,7 @@ class FederatedRegressor(RegressorMixin, FederatedLearner):  # type: ignore[misc
         (low, high), (lower, upper) = self.prediction_limits_, self.schema_.target.bounds
         if high - low < NARROW * (upper - lower):
             text = (
-                f"predictions lie between {ends_text(low, high)}, where nearly all targets were found: "
+                f"predictions lie between {ends_text(low, high)}, where most targets were found: "
                 f"{100 * (high - low) / (upper - lower):.1f} % of the public bounds. If targets beyond are real, they may cause most "
                 f"of the squared error: score records within and beyond the limits separately{', or learn the logarithm' * (lower > 0)}"
             )
@@ -422,11 +422,11 @@ class FederatedClassifier(ClassifierMixin, FederatedLearner):  # type: ignore[mi
         *,
         client: str | Sequence[str] | None = None,
     ) -> float:
-        """Return accuracy by the true classes, which is no release; for personal models without ``client`` the mean."""
+        """Return accuracy by the true classes (SchemaError: others), no release; for personal models without ``client`` the mean."""
         from sklearn.metrics import accuracy_score
 
         def accuracy(predicted: np.ndarray) -> float:
-            y_true, y_pred = ([label(v) for v in np.asarray(ys).ravel()] for ys in (y, predicted))
+            y_true, y_pred = (encode_target(v, self.schema_).astype(str) for v in (y, predicted))
             return float(accuracy_score(y_true, y_pred, sample_weight=sample_weight))
 
         return self._score(accuracy, X, client)

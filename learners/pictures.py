@@ -102,7 +102,7 @@ def shape(
 ) -> Axes:
     """Plot a column's effect at :func:`places_of`, one curve or one per name; intervals have shape (points, 2)."""
     positions = places_of(column, cuts)
-    several = isinstance(heights, Mapping)
+    several, given = isinstance(heights, Mapping), ax
     ax = axes_of(ax, 8 if several else 6, 3.6)
     if intervals is not None and len(intervals):
         label += ", with 90 % " + ("intervals" if column.kind == "category" else "band")
@@ -137,7 +137,18 @@ def shape(
     ax.set_xlabel(wrapped(shown(column.name), 64))
     ax.set_ylabel(wrapped(label, 40))
     ax.spines[["top", "right"]].set_visible(False)
+    if given is None:
+        _heighten(ax, 2.9)
     return ax
+
+
+def _heighten(ax: Axes, inches: float) -> None:
+    """Make the figure higher if long labels below leave the axes less than a height."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    missing = inches - ax.get_window_extent().height / figure.dpi
+    figure.set_figheight(figure.get_figheight() + max(missing, 0))
 
 
 def _name_categories(ax: Axes, names: Sequence[str]) -> None:

@@ -6,6 +6,8 @@ a quarter of the time and half of the space, or less.
 """
 
 import base64
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +23,24 @@ LARGE = 4096  #: Number of values from which an array of these types is large
 PACKED = tuple(np.dtype(code) for code in "efdbBhHiIqQ")  #: Floats of 16, 32 and 64 bits, integers
 NUMBER = {"number"}  #: Key of the dictionary of a number that is not finite
 KINDS = "biufU"  #: NumPy kinds of arrays that can be saved: booleans, integers, floats, text
+DIGEST = "digest"  #: Key of :func:`digest` in a saved model
+
+
+def digest(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a saved model's other entries, in hexadecimal (ValueError: NaN or an infinity).
+
+    It shows damage and edits by chance; whoever edits a file on purpose can write its digest, too.
+    """
+    others = json.loads(json.dumps({name: data[name] for name in data if name != DIGEST}))
+    return hashlib.sha256(json.dumps(others, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def unchanged(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a saved model that has its own digest or none (InputError: another's; ValueError: NaN, an infinity)."""
+    own = digest(data)
+    if data.get(DIGEST, own) != own:
+        raise InputError("the model was changed after it was saved; save it again")
+    return data
 
 
 def plain(value: Any) -> Any:

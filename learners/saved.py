@@ -7,6 +7,7 @@ from typing import Any
 
 from privfed.errors import InputError, file_errors
 from privfed.learners.base import FederatedLearner
+from privfed.learners.plain import DIGEST, digest
 from privfed.learners.privacy_text import privacy_entry
 from privfed.questions import plugins
 from privfed.tables.toml_file import naming
@@ -27,7 +28,7 @@ def written(model: FederatedLearner, more: Mapping[str, Any] | None = None) -> s
     """Return a fitted model, and ``more`` entries, as JSON (InputError: ``to_dict`` is not JSON-compatible)."""
     data = {**model.to_dict(), **(more or {})}
     try:
-        return _to_json(data) + "\n"
+        return _to_json({**data, DIGEST: digest(data)}) + "\n"
     except (TypeError, ValueError) as error:
         name = type(model).__name__
         raise InputError(f"readable() of {name} gives no plain data: {error}") from None

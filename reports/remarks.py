@@ -138,7 +138,7 @@ def tails(policy: PolicyReport) -> str:
         return ""
     low, high = beyond["limits"]
     return (
-        f"This model predicts between {measured(low)} and {measured(high)}. Beyond these limits lie {measured(100 * beyond['records'], 3)} % of the "
+        f"This model predicts between {measured(low)} and {measured(high)}. Beyond these limits, by more than a hundredth of the distance between them, lie {measured(100 * beyond['records'], 3)} % of the "
         f"held-out records, with {measured(100 * beyond['variance'], 2)} % of the target's variance. Root mean squared error within the limits: "
         f"{measured(beyond['inside'])} (constant {measured(beyond['constant'])}; R squared {measured(beyond['r2'], 2)}); beyond: {measured(beyond['outside'])}"
     )

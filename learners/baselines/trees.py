@@ -19,7 +19,7 @@ from privfed.learners.baselines.pooled import POOLED, RawBaseline
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.personal import PersonalTree
-from privfed.learners.genetic_tree.population import MOST_FOLDS, Scoring, check_depth, classes
+from privfed.learners.genetic_tree.population import MOST_FOLDS, Scoring, check_depth
 from privfed.learners.genetic_tree.structures import DEEPEST
 from privfed.learners.parameters import Constraints, Integers
 from privfed.privacy.policy import Policy
@@ -90,8 +90,7 @@ class _LocalTree(_Trees, PersonalLearner):
         return KeepOwn(self._scoring, self.min_depth, self.max_depth)
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
-        outputs = classes(self.schema_) if self._classifies else 1
-        return PersonalTree.off_shelf(shelf[KeepOwn.kind], self.schema_, outputs)
+        return PersonalTree.off_shelf(shelf[KeepOwn.kind], self.schema_, self._classifies)
 
     def _outputs(self, X: Rows, client: Any) -> np.ndarray:
         encoded = self._encode(X, client)
@@ -125,9 +124,7 @@ class _CentralTree(_Trees, RawBaseline):
         return tree.predict(self._encode(X, client))
 
     def _read(self, data: Mapping[str, Any]) -> PersonalTree:
-        tree = PersonalTree.from_dict(data)
-        tree.tree.check(self.schema_)
-        return tree
+        return PersonalTree.checked(data, self.schema_, self._classifies)
 
 
 class LocalTreeClassifier(BaselineClassifier, _LocalTree):

@@ -142,6 +142,5 @@ class TruexTreeClassifier(BaselineClassifier):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Read the tree."""
-        shared = PersonalTree.from_dict(state)
-        shared.tree.check(self.schema_)
+        shared = PersonalTree.checked(state, self.schema_, classify=True)
         self.shared_ = Shared(shared.tree, shared.values)

@@ -281,7 +281,7 @@ class FuzzyTreeRegressor(FederatedRegressor):
         learning = ModelRounds(queries, tree, features, *known)
         effects = learning.learn()
         if learning.count.of_noise:
-            warnings.warn(small_budget(learning.count.records), Note, stacklevel=5)
+            warnings.warn(small_budget(learning.count.noise), Note, stacklevel=5)
         self.root_, self.leaves_ = tree.root, tree.leaves
         self.peaks_ = () if tree.sets == uniform else tree.sets
         if learning.blank:

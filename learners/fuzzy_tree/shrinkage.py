@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -37,11 +37,22 @@ class Count:
 
     records: float
     std: float
+    #: the same without a minimum; None for ``records``
+    released: float | None = field(default=None, compare=False)
 
     @property
     def of_noise(self) -> bool:
         """Whether noise alone could explain it."""
-        return 0 < self.std < math.inf and self.records <= SETTINGS.min_records_std * self.std
+        return 0 < self.std < math.inf and self._released <= self.noise
+
+    @property
+    def noise(self) -> float:
+        """Number of records that noise could explain."""
+        return SETTINGS.min_records_std * self.std
+
+    @property
+    def _released(self) -> float:
+        return self.records if self.released is None else self.released
 
     def joined(self, other: Count) -> Count:
         """Combine both by precision, an unknown one (infinite deviation) not at all; at least a number explained by noise."""
@@ -49,13 +60,15 @@ class Count:
             return other.joined(self)
         gain = self.std**2 / (self.std**2 + other.std**2 + 1e-300)
         records = self.records + gain * (other.records - self.records)
-        std = math.sqrt(1 - gain) * self.std
-        minimum = max(SETTINGS.min_records_std * std, SETTINGS.min_records)
-        return Count(max(records, minimum), std)
+        joined = Count(records, math.sqrt(1 - gain) * self.std)
+        released = self._released + gain * (other._released - self._released)
+        return replace(
+            joined, records=max(records, joined.noise, SETTINGS.min_records), released=released
+        )
 
     def roughly(self) -> Count:
         """Return the same, for records with unequal weights."""
-        return Count(self.records, math.hypot(self.std, SETTINGS.weight_error * self.records))
+        return replace(self, std=math.hypot(self.std, SETTINGS.weight_error * self.records))
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,8 +171,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
 
     def own(self, shelf: Mapping[str, Any]) -> PersonalTree:
         """Return a client's own tree from its shelf (KeyError: none; InputError: another schema's, or damaged)."""
-        outputs = classes(self.schema_) if self._classify else 1
-        return PersonalTree.off_shelf(shelf[SHELF], self.schema_, outputs)
+        return PersonalTree.off_shelf(shelf[SHELF], self.schema_, self._classify)
 
     def describe(self, *, client: str | None = None) -> str:
         """Return a client's own tree as text; without a name the shared tree, if any, and the loaded clients.
@@ -302,8 +301,7 @@ class _GeneticTree(PersonalLearner, LearnerByWays):
             self.candidates_.check(self.schema_)
             self.depth_ = self.candidates_.depth
         if "shared" in state:
-            shared = PersonalTree.from_dict(state["shared"])
-            shared.tree.check(self.schema_)
+            shared = PersonalTree.checked(state["shared"], self.schema_, self._classify)
             self.shared_, self.depth_ = Shared(shared.tree, shared.values), shared.tree.depth
 
 

@@ -10,7 +10,7 @@ from privfed.errors import InputError, QueryError
 from privfed.learners.genetic_tree import local
 from privfed.learners.genetic_tree.client import Client
 from privfed.learners.genetic_tree.fitness import of_numbers, scores
-from privfed.learners.genetic_tree.population import Population, Scoring
+from privfed.learners.genetic_tree.population import Population, Scoring, classes
 from privfed.learners.genetic_tree.settings import SETTINGS
 from privfed.learners.genetic_tree.structures import NIL, length
 from privfed.learners.genetic_tree.trie import Trie
@@ -142,26 +142,31 @@ class PersonalTree:
         return cls(tree, np.array(data["values"], dtype=float), str(data["source"]), weights)
 
     @classmethod
-    def off_shelf(cls, data: Any, schema: Schema, outputs: int) -> Self:
+    def checked(cls, data: Mapping[str, Any], schema: Schema, classify: bool) -> Self:
+        """Read the output of :meth:`to_dict`, a tree over this schema with finite values (else ValueError, QueryError)."""
+        tree = cls.from_dict(data)
+        tree._hold_to(schema, classes(schema) if classify else 1)
+        return tree
+
+    @classmethod
+    def off_shelf(cls, data: Any, schema: Schema, classify: bool) -> Self:
         """Read the output of :meth:`to_dict` from a shelf, which may be another federation's or damaged.
 
         Args:
             data: the stored data.
             schema: the model's.
-            outputs: values per node: the number of classes, or 1.
+            classify: whether each node has a value for each class, else one.
 
         Raises:
             InputError: it is no tree over that schema; the message has none of its values.
         """
         try:
-            tree = cls.from_dict(data)
-            tree._hold_to(schema, outputs)
+            return cls.checked(data, schema, classify)
         except (LookupError, TypeError, ValueError, OverflowError, QueryError):
             raise InputError(
                 "the shelf keeps no tree over this model's schema; take home the shelf of the "
                 "federation that the model was fitted on"
             ) from None
-        return tree
 
     def _hold_to(self, schema: Schema, outputs: int) -> None:
         self.tree.check(schema)

@@ -14,7 +14,6 @@ import numpy as np
 
 from privfed.errors import Note, small_budget
 from privfed.exchange.disclosure import Disclosure
-from privfed.learners.fuzzy_tree.settings import SETTINGS as NUMBERS
 from privfed.learners.fuzzy_tree.shrinkage import Count
 from privfed.learners.genetic_tree.counts import (
     ColumnCounts,
@@ -158,7 +157,7 @@ class PrivateTree:
         records = self._records
         low, high = schema.target.bounds
         if unsure := records.of_noise:
-            warnings.warn(small_budget(NUMBERS.min_records_std * records.std), Note, stacklevel=6)
+            warnings.warn(small_budget(records.noise), Note, stacklevel=6)
         if unsure and mass.width > (high - low) / 2:
             mass = replace(TargetDistribution.blank(schema.target, cells), uncertain=0.0)
         return mass.bins(self.plan.targets)

@@ -5,13 +5,15 @@ from math import floor, log10
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from privfed.learners.rulefit.alternatives import EXPLAINED, UNKNOWN, marked
-from privfed.learners.rulefit.model import RuleEnsemble
+from privfed.learners.rulefit.model import ClassEnsembles, RuleEnsemble
 from privfed.questions.tree import digits_text, ends_text, number_text
 from privfed.tables.schema import Column, shown
 
 NOTHING = "no term has a coefficient: the prediction is the same for everybody"
+TOGETHER = "The risks above, and their intervals, are by this card alone. By all classes' score cards together, probabilities are "
 STARRED = "*: other terms or cut-offs fit about as well, given noise and sampling; see table()"
 
 
@@ -82,6 +84,17 @@ def divided(power: float) -> str:
         + (f"each to the power of {power:g}, " if power != 1 else "")
         + "divided by their sum"
     )
+
+
+def added_up(model: ClassEnsembles, names: Sequence[str]) -> str:
+    """Say how risks of score cards, one for each class against all others, become probabilities."""
+    alone = [
+        f"{shown(name)}, {100 * float(expit(own.start)):.2g} %"
+        for name, own in zip(names, model.models, strict=True)
+        if not own.weights[1:].any()
+    ]
+    without = f" Classes without a card, whose risk is the same for everybody: {'; '.join(alone)}."
+    return f"{TOGETHER}{divided(model.power)}.{without * bool(alone)}"
 
 
 def of_classes(

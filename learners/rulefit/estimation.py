@@ -159,6 +159,7 @@ class Estimation(ABC):
     penalty: float  #: lambda
     logistic: bool  #: the loss
     reference_rounds: int = 0  #: later rounds of federated proximal gradient, for the gap
+    intercept: float = 0.0  #: where the rounds begin; of numbers their mean
 
     remedy: ClassVar[str]  #: Remedy for too large steps
 
@@ -178,7 +179,27 @@ class Estimation(ABC):
         context = FitContext(federation, terms, pooled, self.logistic, rng)
         needed = self.client_step is None or self.reference_rounds > 0
         curvatures = context.curvature() if needed else Curvatures(math.inf)
-        return [self._estimate(replace(context, label=label), curvatures) for label in labels]
+        chosen = self if self.logistic else self._in_proportion(context)
+        return [chosen._estimate(replace(context, label=label), curvatures) for label in labels]
+
+    def _in_proportion(self, context: FitContext) -> Self:
+        """Return the estimation of numbers from their mean, the penalty lowered where their bounds are loose.
+
+        Otherwise the intercept might not reach them, and no term be worth its penalty. Unchanged where nobody answers.
+        """
+        weights = np.zeros(1 + len(context.terms))
+        slope = context.slope(weights)
+        if slope is None:
+            return self
+        weights[0] = slope[0]
+        std = math.sqrt(2 * max(context.objective(weights, 0.0), 0.0))
+        factor = min(std / SETTINGS.loose_std, 1.0) if std > 0 else 1.0
+        return replace(self, intercept=float(slope[0]), penalty=factor * self.penalty)
+
+    def _begin(self, context: FitContext) -> np.ndarray:
+        weights = np.zeros(1 + len(context.terms))
+        weights[0] = self.intercept
+        return weights
 
     def _estimate(self, context: FitContext, curvatures: Curvatures) -> Estimate:
         step = self.client_step or self._step(curvatures)
@@ -235,7 +256,7 @@ class Gradients(Estimation):
         return descending_step(curvatures.pooled, self.logistic)
 
     def _iterate(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
-        state = Iterate.at(np.zeros(1 + len(context.terms)))
+        state = Iterate.at(self._begin(context))
         for done in range(self.rounds):
             slope = context.slope(state.ahead)
             if slope is None:
@@ -269,7 +290,7 @@ class Averaging(Estimation):
         return stable_step(curvatures.pooled, self.logistic, curvatures.clients)
 
     def _iterate(self, context: FitContext, step: float) -> tuple[np.ndarray, int]:
-        dual, elapsed, rounds = np.zeros(1 + len(context.terms)), 0.0, 0
+        dual, elapsed, rounds = self._begin(context), 0.0, 0
         for _ in range(self.rounds):
             steps = LocalStepParams(step, elapsed, self.local_steps, self.penalty)
             increment = context.increment(dual, steps, self._draw(context))

@@ -40,8 +40,8 @@ from privfed.learners.rulefit.cutoffs import MOST_CUTS, Cutoffs
 from privfed.learners.rulefit.description import (
     NOTHING,
     STARRED,
+    added_up,
     described,
-    divided,
     of_classes,
     of_number,
     unseen,
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_LINES = 100  #: Of a score card beside its model; a longer one is not added up by hand
-TOGETHER = "The risks above, and their intervals, are by this card alone. By all classes' score cards together, probabilities are "
 _KEPT = ("private_", "rounds_", "objective_", "gap_", "target_limits_")  #: Saved unchanged
 
 
@@ -478,7 +477,9 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             return of_classes(self.models_, target, classes[1:], None)
         return of_classes(self.models_, target, classes, own.link, own.power)
 
-    def scorecard(self, max_points: int | None = None, *, label: str | None = None) -> ScoreCard:
+    def scorecard(
+        self, max_points: int | None = None, *, label: str | int | None = None
+    ) -> ScoreCard:
         """Return the model as integer points that add up to a risk; see :meth:`.ScoreCard.from_ensemble`.
 
         Args:
@@ -501,17 +502,16 @@ class RuleFitClassifier(FederatedClassifier, _RuleFit):
             raise InputError(
                 f"each of several classes has a score card of its own; write scorecard(label={names[0]!r})"
             )
-        if label is not None and label not in names:
+        if label is not None and str(label) not in names:
             raise InputError(f"no score card of {label!r}; write label = {' or '.join(names)}")
-        number = 0 if label is None else names.index(label)
+        number = 0 if label is None else names.index(str(label))
         if isinstance(model, RuleEnsemble) or model.link != "softmax":
             most = 10 if max_points is None else max_points
             card = ScoreCard.from_ensemble(
                 self.models_[number], most, names[number] if len(names) > 1 else ""
             )
             if isinstance(model, ClassEnsembles):
-                together = f"{TOGETHER}{divided(model.power)}."
-                card = replace(card, footnotes=(*card.footnotes, together))
+                card = replace(card, footnotes=(*card.footnotes, added_up(model, names)))
         else:
             card = class_scorecards(model.models, names, max_points)[number]
         return replace(card, footnotes=(*card.footnotes, *self._notes(card.rules)))
@@ -546,8 +546,8 @@ class RuleFitRegressor(FederatedRegressor, _RuleFit):
     """Federated RuleFit for a number, with the squared loss (the paper's future work).
 
     The target is scaled to [-1, 1] by its public bounds (privately by ``target_limits_``, which contain most of it).
-    ``alpha`` is for that scale, and the default keeps few terms: with many records a tenth of it explains more. For
-    parameters see :class:`RuleFitClassifier`.
+    ``alpha`` is for that scale (where bounds are loose, in proportion to the target's standard deviation), and the default
+    keeps few terms: with many records a tenth of it explains more. For parameters see :class:`RuleFitClassifier`.
     """
 
     _logistic: ClassVar[bool] = False

@@ -251,7 +251,7 @@ class RuleEnsemble:
                 )
         ends, last = ["low", "high"], "alternatives"
         columns = ["term", "coefficient", *ends, "exp_coefficient", "importance", "support", last]
-        table = pd.DataFrame(rows, columns=columns)
+        table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:-1], float))
         if self.error is None:
             table = table.drop(columns=[*ends, last])
         largest = self.term_importances.max(initial=0.0)

@@ -82,7 +82,8 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
         terms, params = _placeholder(schema), self.params
         estimation, logistic = params.estimation, params.boosting.logistic
         zeros = np.zeros(1 + len(terms))
-        label, models = params.labels[0], len(params.labels)
+        label, models, first = params.labels[0], len(params.labels), int(not logistic)
+        rounds = estimation.rounds + estimation.reference_rounds + first
         increment = Increment(terms, zeros, zeros, estimation.first_steps, logistic, label)
         return [
             Planned(CovariateHistogram((0,), params.bins), len(schema.features)),
@@ -90,8 +91,8 @@ class PublishedRuleFit(Way[RuleFitParams, FittedRules]):
             Planned(Supports(terms), 1),
             Planned(Spreads(terms.cutoffs, tuple(range(len(schema.features)))), 1),
             Planned(SmoothnessBound(terms, zeros), 1),
-            Planned(increment, models * (estimation.rounds + estimation.reference_rounds)),
-            Planned(Objective(terms, zeros, logistic, label), 2 * models),
+            Planned(increment, models * rounds),
+            Planned(Objective(terms, zeros, logistic, label), (2 + first) * models),
         ]
 
     def learn(self, federation: Disclosure, rng: np.random.Generator) -> FittedRules:

@@ -101,7 +101,9 @@ class ScoreCard:
         notes = footnotes(model, [rule for rule, own in zip(rules, points, strict=True) if own])
         lines, sums = disjoint(rules, points, model.schema)
         if not lines:
-            raise InputError("the model is a constant: no score card can be made of it")
+            raise InputError(
+                f"the model{f' of {label!r}' if label else ''} is a constant: no score card can be made of it"
+            )
         card = cls(
             *(model.schema, tuple(lines), sums, intercept, factor), footnotes=notes, label=label
         )

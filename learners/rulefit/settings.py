@@ -12,6 +12,8 @@ class RuleFitSettings:
     negligible_std: float = 1e-5
     min_std: float = 0.1  #: minimum std of a winsorised covariate, in distances of its limits
     crowded: float = 0.9  #: fraction of records in one bin above which users are warned
+    #: std of a target scaled to [-1, 1] by its bounds, below which the penalty is lowered in proportion
+    loose_std: float = 0.15
     worse: float = 1.001  #: factor of no model's loss, from which a model counts as worse
     diverged: float = 1e3  #: absolute weight from which steps count as diverged
     settled: float = 1e-7  #: maximum change of a weight in a round at which learning stops

@@ -29,6 +29,8 @@ SCORES: Mapping[str, Better] = {
 LEAST = float(np.finfo(float).eps)
 #: Minimum fraction of the target's variance beyond a model's limits for separate scores within and beyond.
 MUCH = 0.1
+#: Distance from a limit, in distances between the two, up to which a target counts as within them.
+NEAR = 0.01
 #: Note on metrics of several runs.
 NOTE = (
     "a simulation: every run drew fresh noise and secrets and had ledgers of its own, of which only the first "
@@ -183,13 +185,17 @@ def beyond(
 ) -> dict[str, Any]:
     """Score separately within and beyond a model's limits, if at least :data:`MUCH` of the variance is beyond.
 
+    Targets beyond by up to :data:`NEAR` count as within: of skewed numbers above 0 there are many below a lower
+    limit just above it.
+
     Returns:
         empty, or ``beyond``: ``limits``, the fractions of ``records`` and of the target's ``variance`` beyond
         them, the root mean squared errors ``outside`` and ``inside``, and inside the ``constant``'s, and ``r2``.
     """
     low, high = limits
-    inside = (y_true >= low) & (y_true <= high)
-    trained = y_train[(y_train >= low) & (y_train <= high)]
+    near = NEAR * (high - low)
+    inside = (y_true >= low - near) & (y_true <= high + near)
+    trained = y_train[(y_train >= low - near) & (y_train <= high + near)]
     squares = (y_true - y_true.mean()) ** 2
     fraction = float(squares[~inside].sum() / max(float(squares.sum()), 1e-300))
     if fraction < MUCH or inside.sum() < 2 or not len(trained):

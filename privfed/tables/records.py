@@ -178,6 +178,17 @@ def encode_column(
     return values, faults + wrong
 
 
+def encode_target(values: ArrayLike, schema: Schema) -> np.ndarray:
+    """Return a target's values as a table's are encoded, shape (records,) (SchemaError: one is missing, or no class)."""
+    assert schema.target is not None
+    encoded, faults = encode_column(
+        pd.Series(np.asarray(values).ravel()), schema.target, target=True
+    )
+    if faults:
+        raise SchemaError(*(f"{fault.fact}; {fault.remedy}" for fault in faults))
+    return encoded
+
+
 def _category_names(codes: np.ndarray, column: Column) -> np.ndarray:
     """Return categories by code, shape (records,); what is not a number is missing."""
     missing = np.isnan(codes.astype(float))

@@ -343,3 +343,23 @@ def test_private_numbers_say_where_noise_may_be_all(kind: type[FederatedRegresso
             warnings.simplefilter("always", Note)
             learner.fit(fed)
         assert any("too small for so few records" in str(each.message) for each in caught) == told
+
+
+def test_accuracy_reads_true_classes_as_tables_are_read() -> None:
+    """Booleans that a model was fitted to once scored 0, as would a value that is no class: that is refused."""
+    frame = FRAME.assign(died=FRAME["died"] == 1)
+    model = BayesianInference().fit(UngatedDisclosure.from_frame(frame, BINARY))
+    by_number = model.score(X, FRAME["died"])
+    assert (
+        model.score(X, frame["died"]) == model.score(X, frame["died"].tolist()) == by_number > 0.7
+    )
+    with pytest.raises(SchemaError, match="text stands in 300 cells") as told:
+        model.score(X, ["yes"] * 300)
+    assert "yes" not in str(told.value)
+    schema = Schema(BINARY.features, Column("died", "category", categories=("False", "True")))
+    named = BayesianInference().fit(UngatedDisclosure.from_frame(frame, schema))
+    assert named.score(X, frame["died"]) == by_number
+    with pytest.raises(
+        SchemaError, match="300 cells with a category that the schema does not list"
+    ):
+        named.score(X, ["no"] * 300)

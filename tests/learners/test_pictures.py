@@ -258,3 +258,15 @@ def test_long_sentences_of_a_model_are_broken_on_pages_and_rows_of_tables_are_no
     ]  # a long row scrolls by itself
     first, second, *_, last = text.removesuffix("</pre>").split("\n")
     assert max(len(first), len(second)) <= 100 and second.startswith("    ") and last == row
+
+
+@pytest.mark.parametrize("curves", [np.ones(10), {"one": np.ones(10), "two": np.ones(10)}])
+def test_long_names_below_leave_room_for_the_label_beside(curves: Any) -> None:
+    """The figure becomes higher: its axes' label was cut off."""
+    names = ("Sankt Peter-Ording, Schleswig-Holstein", *"abcdefghi")
+    axes = shape(None, Column("city", "category", categories=names), curves, "label " * 12)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    beside = axes.yaxis.label.get_window_extent()
+    assert beside.y0 > 0 and beside.y1 < figure.bbox.height and beside.height > 2 * figure.dpi

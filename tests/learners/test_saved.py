@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,11 @@ from sklearn.exceptions import NotFittedError
 from privfed.engines.cohort import CohortDisclosure
 from privfed.errors import InputError
 from privfed.learners import (
+    FedForestClassifier,
+    FedForestRegressor,
     FuzzyTreeRegressor,
+    GeneticTreeClassifier,
+    GeneticTreeRegressor,
     RuleFitClassifier,
     RuleFitRegressor,
     RuleSearch,
@@ -37,6 +42,7 @@ from privfed.learners.baselines import (
 )
 from privfed.learners.plain import LARGE, PACKED, plain, restored
 from privfed.learners.rule_search.generator import Profile, generate
+from privfed.tables.schema import Column, Schema
 from privfed.testing import assert_no_raw
 from privfed.testing.hospitals import BINARY, NAMES, NUMERIC, QUICK, gates, patients
 
@@ -55,11 +61,19 @@ LEARNERS: list[tuple[FederatedLearner, str]] = [
     (CentralRuleFitClassifier(RuleFitClassifier(**SMALL)), "published"),
     (LocalRuleFitRegressor(RuleFitRegressor(**SMALL)), "published"),
 ]
+MORE: list[FederatedLearner] = [
+    FedForestClassifier(n_estimators=3, oob_score=True),
+    FedForestRegressor(n_estimators=3),
+    GeneticTreeClassifier(generations=2, max_depth=3),
+    GeneticTreeRegressor(generations=2, max_depth=3),
+]
 
 
 def fitted(learner: FederatedLearner, way: str) -> FederatedLearner:
     """Learnt from the three hospitals."""
     schema = NUMERIC if is_regressor(learner) else BINARY
+    if isinstance(learner, GeneticTreeClassifier):
+        schema = Schema(NUMERIC.features, Column("died", "category", categories=("0", "1")))
     policy = learner.published() if way == "published" else learner.private(8, schema=schema)
     return learner.fit(gates(FRAME, policy, schema))
 
@@ -156,6 +170,57 @@ def test_damage_is_told(damage: Callable[[dict[str, Any]], None], tmp_path: Path
     with pytest.raises(InputError, match=r"^model file .*model\.json: ") as caught:
         load(tmp_path / "model.json")
     assert "\n" not in str(caught.value)
+
+
+def _places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    pairs = enumerate(data) if isinstance(data, list) else ()
+    for key, item in data.items() if isinstance(data, dict) else pairs:
+        yield from _places(item, (*path, key))
+
+
+def _spoilt(data: Any, place: tuple[Any, ...], value: Any) -> Any:
+    """A copy with another value in that place, or without it."""
+    if not place:
+        return value
+    copy, (key, *rest) = (data.copy(), place)
+    if rest or value is not MISSING:
+        copy[key] = _spoilt(data[key], tuple(rest), value)
+    else:
+        del copy[key]
+    return copy
+
+
+MISSING = object()
+ALL = [*LEARNERS, *((learner, way) for learner in MORE for way in ("published", "private"))]
+
+
+@pytest.mark.parametrize(("learner", "way"), ALL)
+def test_no_learner_reads_a_file_that_was_changed(
+    learner: FederatedLearner, way: str, tmp_path: Path
+) -> None:
+    """NaN, an infinity, another number, a missing entry: anywhere in the file, and in a loaded and saved one."""
+    path = tmp_path / "model.json"
+    save(fitted(learner, way), path)
+    save(load(path), path)
+    data = json.loads(path.read_text())
+    places = [place for place in _places(data) if place not in ((), ("digest",))]
+    chosen = np.random.default_rng(0).integers(0, len(places), 12)
+    values = itertools.cycle((float("nan"), {"number": "inf"}, 1e6, MISSING))
+    for place in [places[k] for k in chosen] + [place for place in places if len(place) == 1]:
+        for value in itertools.islice(values, 3):
+            path.write_text(json.dumps(_spoilt(data, place, value)))
+            with pytest.raises(InputError, match=r"^model file .*model\.json: "):
+                load(path)
+
+
+def test_files_without_a_digest_are_read_but_not_with_nan() -> None:
+    """Those of before; they are read as they are."""
+    data = fitted(BayesianInference(), "published").to_dict()
+    assert BayesianInference.from_dict(data).schema_ == BINARY
+    data["state"]["weights_"]["values"][0] = float("nan")
+    with pytest.raises(InputError, match="damaged"):
+        BayesianInference.from_dict(data)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "\xff", "[" * 100_000])

@@ -220,6 +220,15 @@ def test_counts_are_joined_by_their_precision() -> None:
     assert Count(5, 30.0).joined(Count(0.0, math.inf)).records == 60
 
 
+def test_what_noise_could_feign_is_known_after_any_number_of_answers() -> None:
+    """Each answer raised the number, which then seemed to stand out from the noise of all."""
+    count = Count(0.0, math.inf)
+    for answer in (5.0, 60.0, 40.0, 10.0):
+        count = count.joined(Count(answer, 30.0))
+    assert count.of_noise and count.records > 1.3 * count.noise
+    assert not Count(500.0, 30.0).joined(Count(480.0, 30.0)).of_noise
+
+
 def test_coordinates_have_a_norm_of_one_on_average() -> None:
     """And the same model in plain coordinates predicts the same."""
     rng = np.random.default_rng(0)

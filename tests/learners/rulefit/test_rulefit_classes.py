@@ -357,3 +357,58 @@ def test_a_short_model_of_an_earlier_version_predicts_as_it_did() -> None:
     learner.ensemble_ = older
     for text in (learner.describe(), str(learner.scorecard(label="a"))):
         assert "to the power of 1.3, divided by their sum" in text
+
+
+def constant(way: str, number: int = 1) -> RuleFitClassifier:
+    """The fit of a way, in which one class's model has no term."""
+    learner: RuleFitClassifier = clone(fitted(way))
+    model = fitted(way).ensemble_
+    assert isinstance(model, ClassEnsembles)
+    start = np.zeros_like(model.models[number].weights)
+    start[0] = -4
+    models = [
+        replace(own, weights=start) if k == number else own for k, own in enumerate(model.models)
+    ]
+    learner.__dict__.update(vars(fitted(way)))
+    learner.ensemble_ = replace(model, models=tuple(models))
+    return learner
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_class_without_terms_does_not_change_how_others_are_printed(way: str) -> None:
+    """Tables keep their types, and texts their decimals."""
+    learner = constant(way)
+    table = learner.table()
+    assert "b" not in set(table["class"])
+    assert all(table[name].dtype == float for name in ("coefficient", "importance", "support"))
+    assert " 100.0" not in learner.describe(top=1) and " 100 " in learner.describe(top=1)
+
+
+def test_cards_say_the_risk_of_a_class_that_has_none() -> None:
+    """One for all: without it nobody could divide by the sum of all risks."""
+    learner = constant("published")
+    with pytest.raises(InputError, match="the model of 'b' is a constant"):
+        learner.scorecard(label="b")
+    line = "Classes without a card, whose risk is the same for everybody: b, 1.8 %."
+    assert line in str(learner.scorecard(label="a"))
+    assert line not in str(fitted("published").scorecard(label="a"))
+
+
+def test_a_private_class_without_terms_has_a_card_with_its_starting_points() -> None:
+    """In all forms."""
+    card = constant("short").scorecard(label="b")
+    assert isinstance(card, ClassScoreCard) and not len(card.points)
+    assert (card.totals(FRAME) == card.start).all()
+    for text in (str(card), card.to_html(), card.to_latex(), json.dumps(card.to_dict())):
+        assert "nan" not in text.lower()
+    assert card.plot().get_figure() is not None and not len(card.table())
+
+
+def test_the_class_of_a_card_is_named_as_the_classes_are_listed() -> None:
+    """By a number, where the target is one; the message that names it was not heeded otherwise."""
+    learner = RuleFitClassifier(n_estimators=5, n_rounds=10, random_state=0)
+    learner.fit(gates(FRAME, learner.published()))
+    card = learner.scorecard(label=learner.classes_[1])
+    assert str(card) == str(learner.scorecard(label="1")) == str(learner.scorecard())
+    with pytest.raises(InputError, match="no score card of 0; write label = 1"):
+        learner.scorecard(label=0)

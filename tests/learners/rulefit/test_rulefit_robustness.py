@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import r2_score, roc_auc_score
 
 from privfed import Column, LocalDisclosure, Schema
 from privfed.errors import InputError, NobodyAnswered, Note
@@ -242,6 +242,18 @@ def test_a_constant_covariate_does_not_stop_learning(value: float) -> None:
     assert np.abs(learner.cutoffs_.linear(frame[["a", "still"]].to_numpy())).max() < 2.1
     assert learner.gap_ < 1e-4
     assert np.sqrt(np.mean(errors**2)) < 0.6 * frame["y"].std()
+
+
+@pytest.mark.parametrize("solver", ["gradient", "averaging"])
+@pytest.mark.parametrize("wide", [(-5.0, 5.0), (-5e3, 5e3), (0.0, 1e4)], ids=str)
+def test_a_number_s_loose_bounds_hide_no_term(wide: tuple[float, float], solver: str) -> None:
+    """Bounds a thousand times too wide, on either side, did: the model was a constant, and not even the mean."""
+    frame = patients().assign(days=lambda f: f["days"] / 12)  # from 0 to 5
+    schema = Schema(FEATURES, Column("days", lower=wide[0], upper=wide[1]))
+    learner = RuleFitRegressor(**QUICK, solver=solver)
+    predicted = learner.fit(gates(frame, learner.published(1000), schema)).predict(frame)
+    assert abs(predicted.mean() - frame["days"].mean()) < 0.05
+    assert r2_score(frame["days"], predicted) > 0.9
 
 
 @pytest.mark.parametrize("estimation", ["gradient", "averaging"])

@@ -163,6 +163,13 @@ def test_what_lies_beyond_a_model_s_limits_is_scored_apart() -> None:
     assert found["r2"] == pytest.approx(1 - 1 / 5)
 
 
+def test_targets_just_below_a_limit_are_none_beyond_it() -> None:
+    """Of skewed numbers a fifth lies below a lower limit just above 0, and says nothing of heavy tails."""
+    wanted = np.array([0.1, 0.2, 0.3, 50.0, 1000.0])
+    (found,) = beyond(np.full(5, 50.0), wanted, wanted, (1.0, 100.0)).values()
+    assert found["records"] == pytest.approx(0.2) and found["limits"] == [1.0, 100.0]
+
+
 @pytest.mark.parametrize(
     ("limits", "wanted"),
     [((0.0, 10.0), [1.0, 2.0, 9.0]), ((0.0, 1e4), [1.0, 2.0, 1000.0]), ((5.0, 6.0), [1.0, 2.0])],
