@@ -4,35 +4,23 @@ Guarantees are compared with the exact composition of randomized response, which
 loss, and of Gaussian noise, which a zCDP loss may be.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
-import numpy as np
-from scipy import stats
-
-from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.privacy.accountant import STATED, Accountant, Amount, Budget
-from privfed.privacy.conversion import gaussian_delta
+from privfed.audits.compositions import (
+    LOSSES,
+    TIMES,
+    Composition,
+    compositions,
+    stopped_too_strong,
+    too_strong,
+)
+from privfed.errors import UnsupportedLoss
+from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.loss import Loss
 from privfed.testing.conformance import Check, checks_of, run_checks
-
-#: Losses that an accountant may be given: pure, zCDP, approximate.
-LOSSES = (
-    Loss.pure("0.1"),
-    Loss.pure("0.7"),
-    Loss.zcdp("0.01"),
-    Loss.zcdp("0.3"),
-    Loss(epsilon=Fraction(1, 10), delta=Fraction(1, 10**7)),
-    Loss(rho=Fraction(1, 100), delta=Fraction(1, 10**7)),
-)
-#: Numbers of self-compositions for which guarantees are compared with the truth.
-TIMES = (1, 2, 10, 100)
-#: Another delta at which odometers are tested, large enough for violations to show.
-STOPPED = Fraction(1, 100)
 
 
 @dataclass(frozen=True)
@@ -57,17 +45,11 @@ class AccountantCase:
         """Sum of the losses' amounts."""
         return reduce(self.accountant.add, losses, self.accountant.nothing)
 
-    def guaranteed(self, loss: Loss) -> Iterator[tuple[int, float, float]]:
-        """Yield number, epsilon and delta for self-compositions of a loss; nothing if it is refused.
-
-        At the budget's delta, and at 0, for which an accountant may have no guarantee (PolicyError).
-        """
-        for times in TIMES if self.amount(loss) is not None else ():
-            total = self.total(*[loss] * times)
-            for requested in {Fraction(0), self.budget.delta}:
-                with nullcontext() if requested else suppress(PolicyError):
-                    epsilon, delta = self.accountant.guarantee(total, requested)
-                    yield times, float(epsilon), float(delta)
+    def check(self, chosen: Sequence[Composition]) -> None:
+        """Check the guarantees of some compositions."""
+        for composition in chosen:
+            for untrue in too_strong(self.accountant, composition, self.budget.delta):
+                raise AssertionError(untrue)
 
 
 def check_accountant(
@@ -138,24 +120,23 @@ def check_a_larger_budget_holds_more(case: AccountantCase) -> None:
 
 def check_pure_losses(case: AccountantCase) -> None:
     """What is guaranteed of randomized responses is true of them."""
-    for single in ("0.1", "0.7"):
-        for times, epsilon, delta in case.guaranteed(Loss.pure(single)):
-            true = responses_delta(float(single), times, epsilon)
-            stated = f"{times} of epsilon {single}: at epsilon {epsilon:.4g}"
-            assert true <= delta * (1 + 1e-6) + 1e-12, _too_low(stated, true, delta)
+    case.check([one for one in compositions(case.composed()) if _all_of(one, "epsilon")])
 
 
 def check_gaussian_losses(case: AccountantCase) -> None:
     """What is guaranteed of Gaussian noise is true of it."""
-    for rho in ("0.01", "0.3"):
-        for times, epsilon, delta in case.guaranteed(Loss.zcdp(rho)):
-            true = gaussian_delta(math.sqrt(2 * float(rho) * times), epsilon)
-            stated = f"{times} of rho {rho}: at epsilon {epsilon:.4g}"
-            assert true <= delta * (1 + 1e-6), _too_low(stated, true, delta)
+    case.check([one for one in compositions(case.composed()) if _all_of(one, "rho")])
 
 
-def _too_low(stated: str, true: float, delta: float) -> str:
-    return f"{stated} delta is {true:.4g}, not {delta:.4g}: the guarantee is too strong"
+def check_mixed_losses(case: AccountantCase) -> None:
+    """What is guaranteed of losses of several kinds together, or that may fail with a delta, is true."""
+    case.check(list(compositions(case.composed())))
+
+
+def _all_of(composition: Composition, measure: str) -> bool:
+    """Whether all losses state this alone, without a delta."""
+    kinds = {"rho" if loss.epsilon is None else "epsilon" for loss, _ in composition}
+    return kinds == {measure} and not any(loss.delta for loss, _ in composition)
 
 
 def check_what_is_left(case: AccountantCase) -> None:
@@ -167,69 +148,19 @@ def check_what_is_left(case: AccountantCase) -> None:
 
 
 def check_any_moment(case: AccountantCase) -> None:
-    """What is told of a running total is true at whatever moment a server stops by what it saw.
-
-    With adaptive stopping, no composition better than the sum of epsilons holds in general (Rogers et al. 2016).
-    For randomized responses the optimal stopping rule is computed; other losses require an odometer.
-    """
-    odometer = type(case.accountant).odometer is not Accountant.odometer
+    """What is told of a running total is true at whatever moment a server stops by what it saw."""
+    own = type(case.accountant).odometer is not Accountant.odometer
+    fixed = (case.accountant.ceiling(case.budget),)
     for loss in (item for item in case.composed() if not item.delta):
         for budget in (case.budget, None):
             statement = case.accountant.stated(case.total(*[loss] * TIMES[-1]), budget)
             assert isinstance(statement.epsilon, Fraction) and statement.epsilon >= 0
-        excess = loss.epsilon is not None and _excess_if_stopped(case, loss)
-        if excess or not (odometer or loss.epsilon is not None):
-            raise AssertionError(
-                f"states {float(statement.epsilon):.4g} of {TIMES[-1]} releases that may depend on each other{excess or ''}: "
-                "write odometer(total, delta, fixed), such as that of privfed.accountants.zcdp"
-            )
-
-
-def _excess_if_stopped(case: AccountantCase, loss: Loss) -> str:
-    """Excess of an odometer over its delta for randomized responses, in words; empty if there is none."""
-    totals = [case.total(*[loss] * times) for times in range(1, TIMES[-1] + 1)]
-    for fixed in ((), (case.accountant.ceiling(case.budget),)):
-        for requested in {case.budget.delta or STATED, STOPPED}:
-            pairs = [case.accountant.odometer(total, requested, fixed) for total in totals]
-            stated = float(max(requested, *(delta for _, delta in pairs)))
-            true = stopped_delta(float(loss.epsilon or 0), [float(epsilon) for epsilon, _ in pairs])
-            if true > stated * (1 + 1e-6) + 1e-12:
-                return (
-                    f", and of some rule for stopping is untrue at delta {true:.4g}, where {stated:.4g} is "
-                    "stated"
-                )
-    return ""
-
-
-def stopped_delta(single: float, epsilons: Sequence[float]) -> float:
-    """Smallest delta at which the epsilons stated after 1, 2, ... randomized responses hold under any stopping rule.
-
-    E max(0, 1 - exp(stated - loss)) under the optimal stopping rule, by backward induction.
-
-    Args:
-        single: epsilon of one response.
-        epsilons: stated after each response, in nats.
-    """
-    truth, gains = 1 / (1 + math.exp(-single)), [np.zeros(1)]
-    for times, epsilon in enumerate(epsilons, 1):
-        loss = single * (2 * np.arange(times + 1) - times)
-        gains.append(-np.expm1(np.minimum(epsilon - loss, 0)))
-    best = gains.pop()
-    for gain in reversed(gains):
-        best = np.maximum(gain, (1 - truth) * best[:-1] + truth * best[1:])
-    return float(best[0])
-
-
-def responses_delta(single: float, times: int, epsilon: float) -> float:
-    """Smallest delta at which ``times`` randomized responses of epsilon ``single`` are (epsilon, delta)-DP.
-
-    The number of true responses is binomial.
-    """
-    truths = np.arange(times + 1)
-    truth = 1 / (1 + math.exp(-single))
-    present = stats.binom.pmf(truths, times, truth)
-    absent = stats.binom.pmf(truths, times, 1 - truth)
-    return float(np.maximum(present - math.exp(epsilon) * absent, 0).sum())
+        untrue = stopped_too_strong(case.accountant, loss, case.budget.delta, fixed)
+        if not (own or loss.epsilon is not None):
+            untrue = f"states one of {TIMES[-1]} releases of a rho that may depend on each other"
+        assert not untrue, (
+            f"{untrue}: write odometer(total, delta, fixed), such as that of privfed.extend"
+        )
 
 
 CHECKS: tuple[Check[AccountantCase], ...] = checks_of(__name__)

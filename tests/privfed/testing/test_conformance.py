@@ -35,7 +35,7 @@ def test_an_assertion_without_a_text_is_told_by_its_code() -> None:
 @pytest.mark.parametrize(
     ("kit", "number", "first", "last"),
     [
-        (check_accountant, 11, "check_composes_something", "check_any_moment"),
+        (check_accountant, 12, "check_composes_something", "check_any_moment"),
         (check_attack, 9, "check_says_what_it_asks", "check_time"),
         (check_learner, 18, "check_fit_returns_self", "check_queries"),
         (check_query, 13, "check_fields", "check_hostile_fields"),
