@@ -136,12 +136,13 @@ def too_strong(accountant: Accountant, composition: Composition, delta: Fraction
             true = composed_delta(composition, epsilon)
             if true > stated * (1 + RELATIVE) + ABSOLUTE:
                 yield (
-                    f"{_in_words(composition)}: at epsilon {epsilon:.4g} delta is {true:.4g}, not {stated:.4g}: "
+                    f"{in_words(composition)}: at epsilon {epsilon:.4g} delta is {true:.4g}, not {stated:.4g}: "
                     "the guarantee is too strong"
                 )
 
 
-def _in_words(composition: Composition) -> str:
+def in_words(composition: Composition) -> str:
+    """Format numbers of releases and their losses."""
     return " and ".join(
         f"{times} of {'rho' if loss.epsilon is None else 'epsilon'} "
         f"{float(loss.rho if loss.epsilon is None else loss.epsilon):g}"  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from privfed.audits.compositions import (
     TIMES,
     Composition,
     compositions,
+    in_words,
     stopped_too_strong,
     too_strong,
 )
@@ -35,11 +36,16 @@ class AccountantCase:
         return [loss for loss in LOSSES if self.amount(loss) is not None]
 
     def amount(self, loss: Loss) -> Amount | None:
-        """Amount that a loss adds; None if the accountant refuses it."""
+        """Amount that a loss adds; None if the accountant refuses it; AssertionError if it raises anything else."""
         try:
             return self.accountant.amount(loss)
         except UnsupportedLoss:
             return None
+        except Exception as error:
+            raise AssertionError(
+                f"amount of {in_words([(loss, 1)])} raises {type(error).__name__}: {error}; raise UnsupportedLoss for "
+                "a loss that it cannot add, such as one without epsilon"
+            ) from error
 
     def total(self, *losses: Loss) -> Amount:
         """Sum of the losses' amounts."""
@@ -61,61 +67,74 @@ def check_accountant(
 
 def check_composes_something(case: AccountantCase) -> None:
     """At least one kind of loss is composed; the others are refused as unsupported."""
-    assert case.composed()
+    assert case.composed(), "amount refuses every loss"
 
 
 def check_amounts(case: AccountantCase) -> None:
     """An amount has an exact, non-negative number for each component."""
     size = len(case.accountant.components)
-    assert case.accountant.nothing == (Fraction(0),) * size
-    for amount in map(case.accountant.amount, case.composed()):
-        assert len(amount) == size
-        assert all(isinstance(part, Fraction) and part >= 0 for part in amount)
-        assert any(amount)
+    assert case.accountant.nothing == (Fraction(0),) * size, "nothing is not zero"
+    for loss in case.composed():
+        amount = case.accountant.amount(loss)
+        told = f"amount of {in_words([(loss, 1)])} is {amount!r}"
+        assert type(amount) is tuple and len(amount) == size, (
+            f"{told}; return a tuple, one number for each of {', '.join(case.accountant.components)}"
+        )
+        assert all(isinstance(part, Fraction) and part >= 0 for part in amount), (
+            f"{told}; return Fractions of at least 0, and raise UnsupportedLoss for a loss that it cannot add"
+        )
+        assert any(amount), f"{told}: it forgets the loss"
+        assert amount == case.accountant.amount(loss), f"{told}, and another one the second time"
 
 
 def check_unprotected_adds_nothing(case: AccountantCase) -> None:
     """An unprotected loss is counted apart, and a free one is free."""
-    assert case.total(Loss.open("exact")) == case.accountant.nothing
-    assert case.total(Loss.free()) == case.accountant.nothing
+    for name, loss in {"unprotected": Loss.open("exact"), "free": Loss.free()}.items():
+        total = case.total(loss)
+        assert total == case.accountant.nothing, f"of an {name} loss it adds {total!r}"
 
 
 def check_exact_sums(case: AccountantCase) -> None:
     """Order does not matter, and a hundred small charges are exactly one hundred times one."""
     total = case.total(*case.composed())
-    assert total == case.total(*reversed(case.composed()))
+    assert total == case.total(*reversed(case.composed())), "in another order the sum differs"
     for loss in case.composed():
         amount = case.accountant.amount(loss)
-        assert case.total(*[loss] * 100) == tuple(100 * part for part in amount)
+        assert case.total(*[loss] * 100) == tuple(100 * part for part in amount), (
+            f"100 of {in_words([(loss, 1)])} do not add 100 times {amount!r}; leave add to privfed"
+        )
 
 
 def check_sharp_ceiling(case: AccountantCase) -> None:
     """The ceiling itself fits; a hair more in any component does not; nothing latches."""
     ceiling = case.accountant.ceiling(case.budget)
     hair = Fraction(1, 10**30)
-    assert case.accountant.fits(ceiling, ceiling)
+    assert case.accountant.fits(ceiling, ceiling), f"{ceiling!r} itself does not fit"
     for index in range(len(ceiling)):
         over = tuple(part + hair * (i == index) for i, part in enumerate(ceiling))
-        assert not case.accountant.fits(over, ceiling)
-    assert case.accountant.fits(case.accountant.nothing, ceiling)
+        over_in = case.accountant.components[index]
+        assert not case.accountant.fits(over, ceiling), f"more {over_in} than the ceiling fits"
+    assert case.accountant.fits(case.accountant.nothing, ceiling), "nothing does not fit"
 
 
 def check_the_budget_is_kept(case: AccountantCase) -> None:
     """A full ledger guarantees the budget, and an empty one guarantees zero."""
     ceiling = case.accountant.ceiling(case.budget)
     epsilon, delta = case.accountant.guarantee(ceiling, case.budget.delta)
-    assert epsilon <= case.budget.epsilon
-    assert delta <= case.budget.delta
+    assert epsilon <= case.budget.epsilon and delta <= case.budget.delta, (
+        f"its ceiling for {case.budget} guarantees {float(epsilon):.6g} at {float(delta):.6g}; round ceiling down"
+    )
     empty, _ = case.accountant.guarantee(case.accountant.nothing, case.budget.delta)
-    assert empty == 0
+    assert empty == 0, f"of nothing it guarantees epsilon {float(empty):.6g}"
 
 
 def check_a_larger_budget_holds_more(case: AccountantCase) -> None:
     """Twice the epsilon is never a lower ceiling."""
     twice = Budget(2 * case.budget.epsilon, case.budget.delta)
     ceiling, larger = case.accountant.ceiling(case.budget), case.accountant.ceiling(twice)
-    assert case.accountant.fits(ceiling, larger)
-    assert ceiling != larger
+    assert case.accountant.fits(ceiling, larger) and ceiling != larger, (
+        f"of {case.budget} it is {ceiling!r}, of {twice} {larger!r}"
+    )
 
 
 def check_pure_losses(case: AccountantCase) -> None:
@@ -154,7 +173,9 @@ def check_any_moment(case: AccountantCase) -> None:
     for loss in (item for item in case.composed() if not item.delta):
         for budget in (case.budget, None):
             statement = case.accountant.stated(case.total(*[loss] * TIMES[-1]), budget)
-            assert isinstance(statement.epsilon, Fraction) and statement.epsilon >= 0
+            assert isinstance(statement.epsilon, Fraction) and statement.epsilon >= 0, (
+                f"odometer gives epsilon {statement.epsilon!r}; return a Fraction, rounded up"
+            )
         untrue = stopped_too_strong(case.accountant, loss, case.budget.delta, fixed)
         if not (own or loss.epsilon is not None):
             untrue = f"states one of {TIMES[-1]} releases of a rho that may depend on each other"

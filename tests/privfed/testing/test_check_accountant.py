@@ -217,3 +217,16 @@ def test_a_guarantee_that_is_too_strong_is_told_with_its_figures() -> None:
         check_accountant(Root())
     with pytest.raises(AssertionError, match=r"of rho 0\.01: at epsilon \S+ delta is \S+, not "):
         check_accountant(Discount())
+
+
+def test_an_amount_that_raises_says_of_which_loss_and_what_to_write() -> None:
+    """An author who forgets that a rho has no epsilon."""
+
+    class Hasty(PureOnly):
+        def amount(self, loss: Loss) -> Amount:
+            return (loss.epsilon / 1000,)  # type: ignore[operator, return-value]
+
+    with pytest.raises(
+        AssertionError, match=r"amount of 1 of rho 0\.01 raises TypeError.* raise UnsupportedLoss"
+    ):
+        check_accountant(Hasty())
