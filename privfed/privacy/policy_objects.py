@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
+from inspect import signature
 
-from privfed.errors import Faults, PluginError, PolicyError
+from privfed.errors import Faults, PluginError, PolicyError, PrivfedError
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.loss import Loss, foreign
 from privfed.privacy.mechanism import Mechanism
@@ -62,11 +63,16 @@ def _built(guard: Guard) -> Mechanism:
     try:
         mechanism: Mechanism = build(**guard.options)
         return mechanism
-    except TypeError:
-        known = ", ".join(guard.options) or "none"
-        raise PolicyError(
-            f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins mechanisms`"
-        ) from None
+    except PrivfedError:
+        raise
+    except Exception as error:  # noqa: BLE001  # a plugin's own, on public options
+        takes = list(signature(build).parameters)
+        unknown = ", ".join(name for name in guard.options if name not in takes)
+        why = (
+            f"does not take the options {unknown}" if unknown else f"refuses its options ({error})"
+        )
+        known = ", ".join(takes) or "none"
+        raise PolicyError(f"mechanism {guard.mechanism!r} {why}; it takes {known}") from None
 
 
 def versions_of(kinds: Iterable[type]) -> dict[str, str]:
