@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from privfed.errors import PluginError, PolicyError, UnsupportedLoss, number_of
+from privfed.errors import InputError, PluginError, PolicyError, UnsupportedLoss, number_of
 from privfed.ledger.study_blocks import kept
 from privfed.owner.guards import assign, bounded_under, stated_by
 from privfed.owner.opendp_maps import checked
@@ -361,6 +361,10 @@ def _line(
     except PluginError as error:
         raise PolicyError(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} {error}; a gate refuses that"
+        ) from None
+    except InputError as error:
+        raise PolicyError(
+            f"policy {policy.name!r}: mechanism {mechanism.name!r}: {error}"
         ) from None
     except (ValueError, ArithmeticError):
         raise PolicyError(
