@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from fractions import Fraction
 from inspect import signature
+from types import FunctionType
 
 from privfed.errors import Faults, PluginError, PolicyError, PrivfedError
 from privfed.privacy.accountant import Accountant
@@ -12,17 +13,33 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
 from privfed.questions.query import LocalEffect, Query
 
+#: The methods that an accountant's author writes; `odometer` has a default.
+ACCOUNTED = {"amount", "ceiling", "guarantee", "odometer"}
+METHODS = FunctionType, property
+
 
 def accountant_of(policy: Policy) -> Accountant:
     """Build the accountant that a policy names; one of another package is held to its budget (PluginError)."""
     named = policy.accountant
     accountant = named if isinstance(named, Accountant) else _accountant(named)
     if foreign(type(accountant)):
+        _check_methods(type(accountant))
         _check_name("accountants", accountant.name, type(accountant))
         for budget in (policy.budget, *(limit.budget for limit in policy.limits)):
             if budget is not None:
                 accountant.check(budget)
     return accountant
+
+
+def _check_methods(kind: type[Accountant]) -> None:
+    """Hold another package's accountant to the methods that it is asked for: sums and comparisons are privfed's."""
+    theirs = {name for each in kind.__mro__ if foreign(each) for name in vars(each)}
+    ours = {name for name, value in vars(Accountant).items() if isinstance(value, METHODS)}
+    if replaced := ", ".join(sorted(theirs & ours - ACCOUNTED)):
+        raise PluginError(
+            f"accountant {kind.name!r} replaces {replaced}, which privfed does itself; write "
+            f"{', '.join(sorted(ACCOUNTED))} alone"
+        )
 
 
 def _accountant(name: str) -> Accountant:

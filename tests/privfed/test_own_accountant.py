@@ -109,6 +109,16 @@ def test_an_amount_that_is_no_exact_sum_is_refused_before_anything_is_charged(to
     gate.ledger.verify()
 
 
+@pytest.mark.parametrize("method", ["add", "cost", "fits", "left", "stated", "check", "nothing"])
+def test_what_privfed_does_with_amounts_is_no_plugins(method: str) -> None:
+    """One that calls every total fitting had its budget of 0.5 in the report of a study that spent 1."""
+    lenient = type("Lenient", (PureOnly,), {method: lambda *_, **__: True})()
+    with pytest.raises(
+        PluginError, match=f"replaces {method}, which privfed does itself; write amount,"
+    ):
+        accountant_of(policy(lenient))
+
+
 @pytest.mark.parametrize(
     ("method", "told"),
     [
