@@ -75,8 +75,8 @@ def dry_run(
                 _check_statements(plan, schema, cost)
                 unnamed = choice.masked is not None and adopted.masked is None
                 theirs = foreign(type(model)) and allows_more(adopted, plan)
-                scheduler = type(model).__name__ * theirs
-                prices.append(replace(cost, unnamed=unnamed, scheduler=scheduler))
+                planner = type(model).__name__ * theirs
+                prices.append(replace(cost, unnamed=unnamed, planner=planner))
     faults.tell(StudyError)
     return prices
 

@@ -66,7 +66,7 @@ class Price:
     deployed: bool = False  #: whether run on the owners' machines, not simulated
     unnamed: bool = False  #: whether sums are masked among owners who are not known yet
     #: another package's learner whose schedule the total assumes, as the policy allows more; or empty
-    scheduler: str = ""
+    planner: str = ""
 
     @property
     def name(self) -> str:
@@ -88,8 +88,8 @@ class Price:
         """The total's assumptions that are not derived here, in words; empty if there are none."""
         names = {name for line in self.lines if line.loss for name in line.loss.basis}
         text, masked = basis_in_words(names), self.policy.masked
-        scheduled = f"on the schedule that {self.scheduler} states, not derived here"
-        more = UNNAMED * self.unnamed, scheduled * bool(self.scheduler)
+        scheduled = f"on the schedule that {self.planner} states, not derived here"
+        more = UNNAMED * self.unnamed, scheduled * bool(self.planner)
         text = "; ".join(filter(None, (text, *more)))
         return text + masked.in_words(self.unmasked) if masked and is_masked(names) else text
 
