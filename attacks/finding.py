@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from html import escape
+from itertools import pairwise
 from numbers import Real
 from typing import Any, Literal, Self, get_args
 
@@ -35,11 +36,12 @@ FAILED = "failed"  #: In the detail of a finding: the kind of error that its att
 HALF = 1.96  #: Half the interval of a finding, in standard deviations
 #: Least z-score by which a probability near one half is turned into a standard deviation
 LEAST_SCORE = 0.1
+ROUNDING = 1e-9  #: By which a value may lie outside its interval, relative, and absolute near zero
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one attack on one set of releases; InputError for NaN, an inverted interval, an unknown severity."""
+    """The outcome of one attack on one set of releases; InputError for NaN, a value outside its interval, an unknown severity."""
 
     attack: str  #: the attack's name
     question: str  #: what it tried, in one plain sentence
@@ -72,13 +74,14 @@ class Finding:
     exposed: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("value", "of", "low", "high", "baseline"):
+        for name in ("value", "of", "low", "high", "baseline", "detectable", "chance"):
             figure = getattr(self, name)
             number = isinstance(figure, Real) and not math.isnan(figure)
             if not number and (figure is not None or name == "value"):
                 raise InputError(f"finding of {self.attack!r}: {name} is not a number")
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise InputError(f"finding of {self.attack!r}: low lies above high")
+        ends = [end for end in (self.low, self.value, self.high) if end is not None]
+        if any(a > b + ROUNDING * max(1.0, abs(b)) for a, b in pairwise(ends)):
+            raise InputError(f"finding of {self.attack!r}: value must lie between low and high")
         if self.severity not in set(Severity):
             known = ", ".join(Severity)
             raise InputError(f"finding of {self.attack!r}: severity must be one of {known}")

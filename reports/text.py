@@ -124,7 +124,8 @@ def _guarantee(policy: PolicyReport) -> str:
 def _performance(policy: PolicyReport, withheld: bool) -> str:
     remark = policy.metrics.get("told")
     if not policy.scores:
-        return remark or ("left out" if withheld else "no model")
+        why = "" if policy.silent else policy.metrics.get("stopped", "")
+        return remark or ("left out" if withheld else f"no model{': ' * bool(why)}{why}")
     first = policy.scores[0]
     remark = remark or ("no better than the constant baseline" if policy.useless else None)
     if "personal" in policy.metrics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import warnings
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from privfed.cli.common import (
     bad,
     folder_argument,
 )
-from privfed.errors import InputError, LedgerError, number_of
+from privfed.errors import InputError, LedgerError, Note, number_of
 from privfed.lazy import defer
 
 if TYPE_CHECKING:
@@ -468,6 +469,8 @@ def plugins(group: str | None) -> int:
             description = about(name, chosen) or installed.unusable(chosen, name) if group else ""
             line = f"  {name:{width}} {installed.version(chosen, name)}  {description}"
             click.echo(line.rstrip())
+    for text in installed.unread():
+        warnings.warn(text, Note, stacklevel=2)
     return FINE
 
 

@@ -115,6 +115,14 @@ class ReleasedPart:
     #: the distribution of the noise on each cell; None without noise
     noise: Law | None = None
 
+    def __post_init__(self) -> None:
+        """Make the arrays read-only: all attacks, audits and the learner read the same ones."""
+        for name in ("units", "mask"):
+            if isinstance(array := getattr(self, name), np.ndarray):
+                fixed = array.view()
+                fixed.setflags(write=False)
+                object.__setattr__(self, name, fixed)
+
     @property
     def values(self) -> np.ma.MaskedArray:
         """The released values, suppressed cells masked."""

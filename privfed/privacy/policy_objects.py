@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
+from inspect import signature
+from types import FunctionType
 
-from privfed.errors import Faults, PluginError, PolicyError
+from privfed.errors import Faults, PluginError, PolicyError, PrivfedError
 from privfed.privacy.accountant import Accountant
 from privfed.privacy.loss import Loss, foreign
 from privfed.privacy.mechanism import Mechanism
@@ -11,17 +13,33 @@ from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
 from privfed.questions.query import LocalEffect, Query
 
+#: The methods that an accountant's author writes; `odometer` has a default.
+ACCOUNTED = {"amount", "ceiling", "guarantee", "odometer"}
+METHODS = FunctionType, property
+
 
 def accountant_of(policy: Policy) -> Accountant:
     """Build the accountant that a policy names; one of another package is held to its budget (PluginError)."""
     named = policy.accountant
     accountant = named if isinstance(named, Accountant) else _accountant(named)
     if foreign(type(accountant)):
+        _check_methods(type(accountant))
         _check_name("accountants", accountant.name, type(accountant))
         for budget in (policy.budget, *(limit.budget for limit in policy.limits)):
             if budget is not None:
                 accountant.check(budget)
     return accountant
+
+
+def _check_methods(kind: type[Accountant]) -> None:
+    """Hold another package's accountant to the methods that it is asked for: sums and comparisons are privfed's."""
+    theirs = {name for each in kind.__mro__ if foreign(each) for name in vars(each)}
+    ours = {name for name, value in vars(Accountant).items() if isinstance(value, METHODS)}
+    if replaced := ", ".join(sorted(theirs & ours - ACCOUNTED)):
+        raise PluginError(
+            f"accountant {kind.name!r} replaces {replaced}, which privfed does itself; write "
+            f"{', '.join(sorted(ACCOUNTED))} alone"
+        )
 
 
 def _accountant(name: str) -> Accountant:
@@ -62,11 +80,16 @@ def _built(guard: Guard) -> Mechanism:
     try:
         mechanism: Mechanism = build(**guard.options)
         return mechanism
-    except TypeError:
-        known = ", ".join(guard.options) or "none"
-        raise PolicyError(
-            f"mechanism {guard.mechanism!r} does not take the options {known}; see `privfed plugins mechanisms`"
-        ) from None
+    except PrivfedError:
+        raise
+    except Exception as error:  # noqa: BLE001  # a plugin's own, on public options
+        takes = list(signature(build).parameters)
+        unknown = ", ".join(name for name in guard.options if name not in takes)
+        why = (
+            f"does not take the options {unknown}" if unknown else f"refuses its options ({error})"
+        )
+        known = ", ".join(takes) or "none"
+        raise PolicyError(f"mechanism {guard.mechanism!r} {why}; it takes {known}") from None
 
 
 def versions_of(kinds: Iterable[type]) -> dict[str, str]:

@@ -59,7 +59,21 @@ def check(group: str, name: str) -> None:
         listed = f"; installed are {', '.join(sorted(points)) or 'none'}"
         hint = did_you_mean(name, points)
         hint = f"{hint} `privfed plugins {group}` lists all" if hint else listed
-        raise PluginError(f"no {GROUPS[group]} called {name!r}{hint}")
+        raise PluginError("; ".join([f"no {GROUPS[group]} called {name!r}{hint}", *unread()]))
+
+
+@cache
+def unread() -> tuple[str, ...]:
+    """Groups of installed entry points that are named like those of plugins and are none, in words."""
+    known = {f"privfed.{group}" for group in GROUPS}
+    strange = {
+        f"{_source(point)} installs the group {point.group!r}, which nothing reads"
+        f"{did_you_mean(point.group, known)}"
+        for group in sorted(entry_points().groups)
+        if group.startswith("privfed") and group not in known
+        for point in entry_points(group=group)
+    }
+    return tuple(sorted(strange))
 
 
 def check_all(named: Iterable[tuple[str, str]], where: str, faults: Faults) -> None:

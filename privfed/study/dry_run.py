@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -23,7 +23,7 @@ from privfed.questions import plugins
 from privfed.questions.exact import shown
 from privfed.study import LearnerChoice, PolicyChoice, Study
 from privfed.study.persistent_ledgers import PersistentLedgers
-from privfed.study.price import Balance, Price, price
+from privfed.study.price import Balance, Price, allows_more, price
 from privfed.study.private_evaluation import whole_plan, with_evaluation
 from privfed.study.rescaled import rescaled
 from privfed.study.schema_of_study import has_table, public_schema
@@ -32,6 +32,9 @@ from privfed.tables.partition import named
 from privfed.tables.schema import Schema
 from privfed.tables.toml_file import naming, read_toml
 from privfed.tables.toml_table import in_words_of_toml, remedy
+
+if TYPE_CHECKING:
+    from privfed.attacks.finding import Finding
 
 #: The attack of the participating owner with the most records on all others.
 BY_OWNERS = {"name": "pool", "unknown": [""], "viewpoint": "largest"}
@@ -68,10 +71,12 @@ def dry_run(
                 adopted = choice.masked_among(adopted, known_owners(study))
                 _build(adopted)
                 plan = whole_plan(model, schema, adopted)
-                _check_statements(plan, schema, adopted)
                 cost = price(plan, schema, adopted)
+                _check_statements(plan, schema, cost)
                 unnamed = choice.masked is not None and adopted.masked is None
-                prices.append(replace(cost, unnamed=unnamed))
+                theirs = foreign(type(model)) and allows_more(adopted, plan)
+                planner = type(model).__name__ * theirs
+                prices.append(replace(cost, unnamed=unnamed, planner=planner))
     faults.tell(StudyError)
     return prices
 
@@ -159,22 +164,37 @@ def _build(adopted: Policy) -> None:
     faults.tell(PolicyError)
 
 
-def _check_statements(plan: Sequence[Planned], schema: Schema, adopted: Policy) -> None:
-    """Check the sensitivities that queries of other packages declare, before anything is charged."""
-    if not any(foreign(type(planned.query)) for planned in plan):
+def _check_statements(plan: Sequence[Planned], schema: Schema, cost: Price) -> None:
+    """Check what queries and accountants of other packages state, before anything is charged."""
+    adopted = cost.policy
+    kinds = {type(planned.query) for planned in plan} | {type(accountant_of(adopted))}
+    if not any(map(foreign, kinds)):
         return
-    from privfed.audits.sensitivities import audit_sensitivities  # loads attacks
+    from privfed.audits.compositions import audit_composition  # loads attacks
+    from privfed.audits.sensitivities import audit_sensitivities
 
+    faults = [
+        f"accountant {finding.detail['accountant']!r}: {finding.detail['untrue'][0]}; correct it, with "
+        "privfed.testing.check_accountant"
+        for finding in audit_composition(adopted, cost.losses)
+        if finding.severity == "breach"
+    ]
     findings = audit_sensitivities(plan, schema, adopted)
-    if breaches := [finding for finding in findings if finding.severity == "breach"]:
-        raise StudyError(
-            *(
-                f"query {finding.releases[0]!r}: neighbouring synthetic data sets move "
-                f"{', '.join(finding.detail['parts'])} further than declared, so no guarantee would hold; "
-                "correct its parts(), with privfed.testing.check_query"
-                for finding in breaches
-            )
-        )
+    faults += [_disproved(finding) for finding in findings if finding.severity == "breach"]
+    if faults:
+        raise StudyError(*faults)
+
+
+def _disproved(finding: Finding) -> str:
+    """What synthetic records disproved of a query's statements, and how to correct it."""
+    failed = finding.detail["failed"]
+    what = f"neighbouring synthetic data sets move {', '.join(finding.detail['parts'])} further than declared"
+    if failed:
+        what = f"it fails on synthetic records of the schema ({failed[0]})"
+    return (
+        f"query {finding.releases[0]!r}: {what}, so no guarantee would hold; correct its "
+        f"{'evaluate' if failed else 'parts'}(), with privfed.testing.check_query"
+    )
 
 
 def learner(study: Study, policy: PolicyChoice | None = None) -> FederatedLearner:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from privfed.errors import PluginError, PolicyError, UnsupportedLoss, number_of
+from privfed.errors import InputError, PluginError, PolicyError, UnsupportedLoss, number_of
 from privfed.ledger.study_blocks import kept
 from privfed.owner.guards import assign, bounded_under, stated_by
 from privfed.owner.opendp_maps import checked
@@ -29,6 +29,7 @@ from privfed.reports.words import in_words
 from privfed.tables.schema import Schema
 
 if TYPE_CHECKING:
+    from privfed.exchange.transcript import Transcript
     from privfed.learners.base import Planned
 
 #: Note on masks among owners who are not known before the table is read.
@@ -64,6 +65,8 @@ class Price:
     shuffled: Fraction | None = None  #: epsilon if the shuffler that the policy trusts is honest
     deployed: bool = False  #: whether run on the owners' machines, not simulated
     unnamed: bool = False  #: whether sums are masked among owners who are not known yet
+    #: another package's learner whose schedule the total assumes, as the policy allows more; or empty
+    planner: str = ""
 
     @property
     def name(self) -> str:
@@ -76,11 +79,18 @@ class Price:
         return sum(line.times for line in self.lines if line.loss and not line.loss.finite)
 
     @property
+    def losses(self) -> list[Loss]:
+        """Cost of one answer of each planned line."""
+        return [line.loss for line in self.lines if line.loss is not None]
+
+    @property
     def basis(self) -> str:
         """The total's assumptions that are not derived here, in words; empty if there are none."""
         names = {name for line in self.lines if line.loss for name in line.loss.basis}
         text, masked = basis_in_words(names), self.policy.masked
-        text += "; " * bool(text and self.unnamed) + UNNAMED * self.unnamed
+        scheduled = f"on the schedule that {self.planner} states, not derived here"
+        more = UNNAMED * self.unnamed, scheduled * bool(self.planner)
+        text = "; ".join(filter(None, (text, *more)))
         return text + masked.in_words(self.unmasked) if masked and is_masked(names) else text
 
     @property
@@ -168,6 +178,37 @@ def price(plan: Sequence[Planned], schema: Schema, policy: Policy) -> Price:
     over = (*_exceeded(policy, lines, accountant), *_oversized(plan, schema, policy))
     shuffled = _shuffled(policy, list(zip(plan, by_query, strict=True))) if protected else None
     return Price(policy, lines, total, epsilon, delta, fits, over, shuffled)
+
+
+def allows_more(policy: Policy, plan: Sequence[Planned]) -> bool:
+    """Whether a policy answers a kind more often than planned, so that the price depends on the plan."""
+    planned = _planned_times(plan)
+    return any(
+        all(guard.times is None or guard.times > planned[kind] for guard in guards)
+        for kind, guards in policy.guards.items()
+        if all(mechanism_of(guard).name != "refuse" for guard in guards)
+    )
+
+
+def beyond_plan(plan: Sequence[Planned], transcript: Transcript) -> list[str]:
+    """Return in words which kinds a client answered more often than planned."""
+    planned, asked = _planned_times(plan), Counter[str]()
+    for client in transcript.clients:
+        asked |= Counter(entry.kind for entry in transcript.of(client=client))
+    return [
+        f"{kind} was answered {number_of(times, 'time')}, where the learner's plan states {planned[kind]:g}: "
+        "the price holds for its plan alone; correct its plan(), with privfed.testing.check_learner"
+        for kind, times in asked.items()
+        if times > planned[kind]
+    ]
+
+
+def _planned_times(plan: Sequence[Planned]) -> Mapping[str, float]:
+    """Return the planned number of answers of each kind; infinite where only their total cost is planned."""
+    planned: dict[str, float] = defaultdict(float)
+    for line in plan:
+        planned[line.query.kind] += float("inf") if line.together else line.times
+    return planned
 
 
 def _shuffled(
@@ -320,6 +361,10 @@ def _line(
     except PluginError as error:
         raise PolicyError(
             f"policy {policy.name!r}: mechanism {mechanism.name!r} {error}; a gate refuses that"
+        ) from None
+    except InputError as error:
+        raise PolicyError(
+            f"policy {policy.name!r}: mechanism {mechanism.name!r}: {error}"
         ) from None
     except (ValueError, ArithmeticError):
         raise PolicyError(

@@ -21,6 +21,7 @@ from privfed.attacks.coverage import coverage
 from privfed.attacks.finding import FAILED, Finding
 from privfed.attacks.linkage import Linkage
 from privfed.attacks.viewpoint import BY_AN_OWNER, run_as
+from privfed.audits.compositions import audit_composition
 from privfed.audits.guards import FAMILY_WISE, audit_guards, audit_sources, confirmed
 from privfed.audits.noise import audit_noise
 from privfed.audits.sensitivities import audit_sensitivities
@@ -56,7 +57,7 @@ from privfed.study.groups import by_group, check_groups
 from privfed.study.metrics import measure, measure_own, summarise_runs
 from privfed.study.output import NOISE, SESSION, Output
 from privfed.study.persistent_ledgers import PersistentLedgers
-from privfed.study.price import price
+from privfed.study.price import beyond_plan, price
 from privfed.study.private_evaluation import asks_evaluation, evaluated, whole_plan
 from privfed.study.schema_of_study import check_owners, positive, schema_file
 from privfed.study.study import KEYS
@@ -285,6 +286,9 @@ def run(
         gates = federation.gates.items()
         metrics["faults"] = {name: dict(gate.faults) for name, gate in gates if gate.faults}
         metrics["breaches"] = {name: dict(gate.uncovered) for name, gate in gates if gate.uncovered}
+        if foreign(type(model)) and persistent is None:  # else only its reserved share is charged
+            plan = whole_plan(model, prepared.schema, adopted)
+            notes += beyond_plan(plan, federation.transcript())
         metrics["warnings"] = notes
         for text in notes:
             warnings.warn(f"policy {choice.name!r}: {text}", Note, stacklevel=2)
@@ -411,6 +415,7 @@ def audit(prepared: AnyPrepared, choice: PolicyChoice) -> list[Finding]:
     adopted = adopt(study, choice, model, prepared.schema)
     arguments = whole_plan(model, prepared.schema, adopted), prepared.schema, adopted
     return [
+        *audit_composition(adopted, price(*arguments).losses),
         *audit_sensitivities(*arguments),
         *audit_guards(*arguments, TestNoise(study.seed) if test else None),
         *audit_sources(

@@ -4,35 +4,24 @@ Guarantees are compared with the exact composition of randomized response, which
 loss, and of Gaussian noise, which a zCDP loss may be.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
-import numpy as np
-from scipy import stats
-
-from privfed.errors import PolicyError, UnsupportedLoss
-from privfed.privacy.accountant import STATED, Accountant, Amount, Budget
-from privfed.privacy.conversion import gaussian_delta
+from privfed.audits.compositions import (
+    LOSSES,
+    TIMES,
+    Composition,
+    compositions,
+    in_words,
+    stopped_too_strong,
+    too_strong,
+)
+from privfed.errors import UnsupportedLoss
+from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.loss import Loss
 from privfed.testing.conformance import Check, checks_of, run_checks
-
-#: Losses that an accountant may be given: pure, zCDP, approximate.
-LOSSES = (
-    Loss.pure("0.1"),
-    Loss.pure("0.7"),
-    Loss.zcdp("0.01"),
-    Loss.zcdp("0.3"),
-    Loss(epsilon=Fraction(1, 10), delta=Fraction(1, 10**7)),
-    Loss(rho=Fraction(1, 100), delta=Fraction(1, 10**7)),
-)
-#: Numbers of self-compositions for which guarantees are compared with the truth.
-TIMES = (1, 2, 10, 100)
-#: Another delta at which odometers are tested, large enough for violations to show.
-STOPPED = Fraction(1, 100)
 
 
 @dataclass(frozen=True)
@@ -47,27 +36,26 @@ class AccountantCase:
         return [loss for loss in LOSSES if self.amount(loss) is not None]
 
     def amount(self, loss: Loss) -> Amount | None:
-        """Amount that a loss adds; None if the accountant refuses it."""
+        """Amount that a loss adds; None if the accountant refuses it; AssertionError if it raises anything else."""
         try:
             return self.accountant.amount(loss)
         except UnsupportedLoss:
             return None
+        except Exception as error:
+            raise AssertionError(
+                f"amount of {in_words([(loss, 1)])} raises {type(error).__name__}: {error}; raise UnsupportedLoss for "
+                "a loss that it cannot add, such as one without epsilon"
+            ) from error
 
     def total(self, *losses: Loss) -> Amount:
         """Sum of the losses' amounts."""
         return reduce(self.accountant.add, losses, self.accountant.nothing)
 
-    def guaranteed(self, loss: Loss) -> Iterator[tuple[int, float, float]]:
-        """Yield number, epsilon and delta for self-compositions of a loss; nothing if it is refused.
-
-        At the budget's delta, and at 0, for which an accountant may have no guarantee (PolicyError).
-        """
-        for times in TIMES if self.amount(loss) is not None else ():
-            total = self.total(*[loss] * times)
-            for requested in {Fraction(0), self.budget.delta}:
-                with nullcontext() if requested else suppress(PolicyError):
-                    epsilon, delta = self.accountant.guarantee(total, requested)
-                    yield times, float(epsilon), float(delta)
+    def check(self, chosen: Sequence[Composition]) -> None:
+        """Check the guarantees of some compositions."""
+        for composition in chosen:
+            for untrue in too_strong(self.accountant, composition, self.budget.delta):
+                raise AssertionError(untrue)
 
 
 def check_accountant(
@@ -79,83 +67,95 @@ def check_accountant(
 
 def check_composes_something(case: AccountantCase) -> None:
     """At least one kind of loss is composed; the others are refused as unsupported."""
-    assert case.composed()
+    assert case.composed(), "amount refuses every loss"
 
 
 def check_amounts(case: AccountantCase) -> None:
     """An amount has an exact, non-negative number for each component."""
     size = len(case.accountant.components)
-    assert case.accountant.nothing == (Fraction(0),) * size
-    for amount in map(case.accountant.amount, case.composed()):
-        assert len(amount) == size
-        assert all(isinstance(part, Fraction) and part >= 0 for part in amount)
-        assert any(amount)
+    assert case.accountant.nothing == (Fraction(0),) * size, "nothing is not zero"
+    for loss in case.composed():
+        amount = case.accountant.amount(loss)
+        told = f"amount of {in_words([(loss, 1)])} is {amount!r}"
+        assert type(amount) is tuple and len(amount) == size, (
+            f"{told}; return a tuple, one number for each of {', '.join(case.accountant.components)}"
+        )
+        assert all(isinstance(part, Fraction) and part >= 0 for part in amount), (
+            f"{told}; return Fractions of at least 0, and raise UnsupportedLoss for a loss that it cannot add"
+        )
+        assert any(amount), f"{told}: it forgets the loss"
+        assert amount == case.accountant.amount(loss), f"{told}, and another one the second time"
 
 
 def check_unprotected_adds_nothing(case: AccountantCase) -> None:
     """An unprotected loss is counted apart, and a free one is free."""
-    assert case.total(Loss.open("exact")) == case.accountant.nothing
-    assert case.total(Loss.free()) == case.accountant.nothing
+    for name, loss in {"unprotected": Loss.open("exact"), "free": Loss.free()}.items():
+        total = case.total(loss)
+        assert total == case.accountant.nothing, f"of an {name} loss it adds {total!r}"
 
 
 def check_exact_sums(case: AccountantCase) -> None:
     """Order does not matter, and a hundred small charges are exactly one hundred times one."""
     total = case.total(*case.composed())
-    assert total == case.total(*reversed(case.composed()))
+    assert total == case.total(*reversed(case.composed())), "in another order the sum differs"
     for loss in case.composed():
         amount = case.accountant.amount(loss)
-        assert case.total(*[loss] * 100) == tuple(100 * part for part in amount)
+        assert case.total(*[loss] * 100) == tuple(100 * part for part in amount), (
+            f"100 of {in_words([(loss, 1)])} do not add 100 times {amount!r}; leave add to privfed"
+        )
 
 
 def check_sharp_ceiling(case: AccountantCase) -> None:
     """The ceiling itself fits; a hair more in any component does not; nothing latches."""
     ceiling = case.accountant.ceiling(case.budget)
     hair = Fraction(1, 10**30)
-    assert case.accountant.fits(ceiling, ceiling)
+    assert case.accountant.fits(ceiling, ceiling), f"{ceiling!r} itself does not fit"
     for index in range(len(ceiling)):
         over = tuple(part + hair * (i == index) for i, part in enumerate(ceiling))
-        assert not case.accountant.fits(over, ceiling)
-    assert case.accountant.fits(case.accountant.nothing, ceiling)
+        over_in = case.accountant.components[index]
+        assert not case.accountant.fits(over, ceiling), f"more {over_in} than the ceiling fits"
+    assert case.accountant.fits(case.accountant.nothing, ceiling), "nothing does not fit"
 
 
 def check_the_budget_is_kept(case: AccountantCase) -> None:
     """A full ledger guarantees the budget, and an empty one guarantees zero."""
     ceiling = case.accountant.ceiling(case.budget)
     epsilon, delta = case.accountant.guarantee(ceiling, case.budget.delta)
-    assert epsilon <= case.budget.epsilon
-    assert delta <= case.budget.delta
+    assert epsilon <= case.budget.epsilon and delta <= case.budget.delta, (
+        f"its ceiling for {case.budget} guarantees {float(epsilon):.6g} at {float(delta):.6g}; round ceiling down"
+    )
     empty, _ = case.accountant.guarantee(case.accountant.nothing, case.budget.delta)
-    assert empty == 0
+    assert empty == 0, f"of nothing it guarantees epsilon {float(empty):.6g}"
 
 
 def check_a_larger_budget_holds_more(case: AccountantCase) -> None:
     """Twice the epsilon is never a lower ceiling."""
     twice = Budget(2 * case.budget.epsilon, case.budget.delta)
     ceiling, larger = case.accountant.ceiling(case.budget), case.accountant.ceiling(twice)
-    assert case.accountant.fits(ceiling, larger)
-    assert ceiling != larger
+    assert case.accountant.fits(ceiling, larger) and ceiling != larger, (
+        f"of {case.budget} it is {ceiling!r}, of {twice} {larger!r}"
+    )
 
 
 def check_pure_losses(case: AccountantCase) -> None:
     """What is guaranteed of randomized responses is true of them."""
-    for single in ("0.1", "0.7"):
-        for times, epsilon, delta in case.guaranteed(Loss.pure(single)):
-            true = responses_delta(float(single), times, epsilon)
-            stated = f"{times} of epsilon {single}: at epsilon {epsilon:.4g}"
-            assert true <= delta * (1 + 1e-6) + 1e-12, _too_low(stated, true, delta)
+    case.check([one for one in compositions(case.composed()) if _all_of(one, "epsilon")])
 
 
 def check_gaussian_losses(case: AccountantCase) -> None:
     """What is guaranteed of Gaussian noise is true of it."""
-    for rho in ("0.01", "0.3"):
-        for times, epsilon, delta in case.guaranteed(Loss.zcdp(rho)):
-            true = gaussian_delta(math.sqrt(2 * float(rho) * times), epsilon)
-            stated = f"{times} of rho {rho}: at epsilon {epsilon:.4g}"
-            assert true <= delta * (1 + 1e-6), _too_low(stated, true, delta)
+    case.check([one for one in compositions(case.composed()) if _all_of(one, "rho")])
 
 
-def _too_low(stated: str, true: float, delta: float) -> str:
-    return f"{stated} delta is {true:.4g}, not {delta:.4g}: the guarantee is too strong"
+def check_mixed_losses(case: AccountantCase) -> None:
+    """What is guaranteed of losses of several kinds together, or that may fail with a delta, is true."""
+    case.check(list(compositions(case.composed())))
+
+
+def _all_of(composition: Composition, measure: str) -> bool:
+    """Whether all losses state this alone, without a delta."""
+    kinds = {"rho" if loss.epsilon is None else "epsilon" for loss, _ in composition}
+    return kinds == {measure} and not any(loss.delta for loss, _ in composition)
 
 
 def check_what_is_left(case: AccountantCase) -> None:
@@ -167,69 +167,21 @@ def check_what_is_left(case: AccountantCase) -> None:
 
 
 def check_any_moment(case: AccountantCase) -> None:
-    """What is told of a running total is true at whatever moment a server stops by what it saw.
-
-    With adaptive stopping, no composition better than the sum of epsilons holds in general (Rogers et al. 2016).
-    For randomized responses the optimal stopping rule is computed; other losses require an odometer.
-    """
-    odometer = type(case.accountant).odometer is not Accountant.odometer
+    """What is told of a running total is true at whatever moment a server stops by what it saw."""
+    own = type(case.accountant).odometer is not Accountant.odometer
+    fixed = (case.accountant.ceiling(case.budget),)
     for loss in (item for item in case.composed() if not item.delta):
         for budget in (case.budget, None):
             statement = case.accountant.stated(case.total(*[loss] * TIMES[-1]), budget)
-            assert isinstance(statement.epsilon, Fraction) and statement.epsilon >= 0
-        excess = loss.epsilon is not None and _excess_if_stopped(case, loss)
-        if excess or not (odometer or loss.epsilon is not None):
-            raise AssertionError(
-                f"states {float(statement.epsilon):.4g} of {TIMES[-1]} releases that may depend on each other{excess or ''}: "
-                "write odometer(total, delta, fixed), such as that of privfed.accountants.zcdp"
+            assert isinstance(statement.epsilon, Fraction) and statement.epsilon >= 0, (
+                f"odometer gives epsilon {statement.epsilon!r}; return a Fraction, rounded up"
             )
-
-
-def _excess_if_stopped(case: AccountantCase, loss: Loss) -> str:
-    """Excess of an odometer over its delta for randomized responses, in words; empty if there is none."""
-    totals = [case.total(*[loss] * times) for times in range(1, TIMES[-1] + 1)]
-    for fixed in ((), (case.accountant.ceiling(case.budget),)):
-        for requested in {case.budget.delta or STATED, STOPPED}:
-            pairs = [case.accountant.odometer(total, requested, fixed) for total in totals]
-            stated = float(max(requested, *(delta for _, delta in pairs)))
-            true = stopped_delta(float(loss.epsilon or 0), [float(epsilon) for epsilon, _ in pairs])
-            if true > stated * (1 + 1e-6) + 1e-12:
-                return (
-                    f", and of some rule for stopping is untrue at delta {true:.4g}, where {stated:.4g} is "
-                    "stated"
-                )
-    return ""
-
-
-def stopped_delta(single: float, epsilons: Sequence[float]) -> float:
-    """Smallest delta at which the epsilons stated after 1, 2, ... randomized responses hold under any stopping rule.
-
-    E max(0, 1 - exp(stated - loss)) under the optimal stopping rule, by backward induction.
-
-    Args:
-        single: epsilon of one response.
-        epsilons: stated after each response, in nats.
-    """
-    truth, gains = 1 / (1 + math.exp(-single)), [np.zeros(1)]
-    for times, epsilon in enumerate(epsilons, 1):
-        loss = single * (2 * np.arange(times + 1) - times)
-        gains.append(-np.expm1(np.minimum(epsilon - loss, 0)))
-    best = gains.pop()
-    for gain in reversed(gains):
-        best = np.maximum(gain, (1 - truth) * best[:-1] + truth * best[1:])
-    return float(best[0])
-
-
-def responses_delta(single: float, times: int, epsilon: float) -> float:
-    """Smallest delta at which ``times`` randomized responses of epsilon ``single`` are (epsilon, delta)-DP.
-
-    The number of true responses is binomial.
-    """
-    truths = np.arange(times + 1)
-    truth = 1 / (1 + math.exp(-single))
-    present = stats.binom.pmf(truths, times, truth)
-    absent = stats.binom.pmf(truths, times, 1 - truth)
-    return float(np.maximum(present - math.exp(epsilon) * absent, 0).sum())
+        untrue = stopped_too_strong(case.accountant, loss, case.budget.delta, fixed)
+        if not (own or loss.epsilon is not None):
+            untrue = f"states one of {TIMES[-1]} releases of a rho that may depend on each other"
+        assert not untrue, (
+            f"{untrue}: write odometer(total, delta, fixed), such as that of privfed.extend"
+        )
 
 
 CHECKS: tuple[Check[AccountantCase], ...] = checks_of(__name__)

@@ -104,7 +104,8 @@ def check_finds_something(case: AttackCase) -> None:
         f"it reads none of the transcript's releases, {', '.join(sorted({e.kind for e in case.transcript}))}; "
         "give a transcript that it can work on"
     )
-    assert case.findings, "give a transcript in which it finds something"
+    truth = "" if case.truth else ", and truth={client: records}, if it reads them"
+    assert case.findings, f"give a transcript in which it finds something{truth}"
 
 
 def check_empty(case: AttackCase) -> None:
@@ -140,7 +141,15 @@ def check_findings(case: AttackCase) -> None:
     for finding in case.findings:
         label = f"finding {finding.metric!r}"
         assert finding.metric, "a finding needs a metric"
-        assert (finding.attack, finding.question) == (case.attack.name, case.attack.question), label
+        assert (finding.attack, finding.question) == (case.attack.name, case.attack.question), (
+            f"{label} is not the attack's; build it by self.finding(...)"
+        )
+        assert finding.of is None or finding.value <= finding.of, (
+            f"{label}: its value exceeds what it is of, {finding.of:g}"
+        )
+        assert finding.severity == "none" or finding.above > 0, (
+            f"{label}: severity {finding.severity!r}, but the value is not above the baseline"
+        )
         assert set(finding.releases) <= kinds, f"{label} names kinds that did not leave"
         figures = (finding.value, finding.of, finding.low, finding.high, finding.baseline)
         assert all(v is None or math.isfinite(v) for v in figures), f"{label} is not finite"

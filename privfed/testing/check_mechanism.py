@@ -107,22 +107,24 @@ def exact_cells(group: Mapping[str, BoundedPart], value: int = 1) -> dict[str, n
 
 def check_supports_something(case: MechanismCase) -> None:
     """At least one style of parts can be protected."""
-    assert list(case.supported())
+    assert list(case.supported()), f"supports refuses {', '.join(case.groups)}"
 
 
 def check_unbounded_is_unprotected(case: MechanismCase) -> None:
     """A part without a finite bound is refused, or its loss is called unprotected."""
     group = case.groups["unbounded"]
     if case.mechanism.supports(group):
-        assert not case.price(group).loss.finite
+        assert not case.price(group).loss.finite, (
+            "it supports a part without a bound, at a finite cost; return False, or state Loss.open(reason)"
+        )
 
 
 def check_cost_repeats(case: MechanismCase) -> None:
     """Pricing gives a loss, without data, and the same one again."""
     for group in case.supported():
         loss = case.price(group).loss
-        assert isinstance(loss, Loss)
-        assert loss == case.price(group).loss
+        assert isinstance(loss, Loss), f"the loss is {type(loss).__name__}, no Loss"
+        assert loss == case.price(group).loss, "the second price differs; draw nothing in price"
 
 
 def check_currency(case: MechanismCase) -> None:
@@ -131,10 +133,14 @@ def check_currency(case: MechanismCase) -> None:
         loss, limit = case.price(group).loss, case.mechanism.dearest(case.spend)
         assert not (excess := _excess(loss, limit)), f"{excess}, which dearest leaves out"
         if case.mechanism.currency is None:
-            assert loss == case.mechanism.price(group, 2 * case.spend).loss
+            assert loss == case.mechanism.price(group, 2 * case.spend).loss, (
+                'twice the spend costs something else: name its currency, such as "epsilon"'
+            )
             continue
         charged = getattr(loss, case.mechanism.currency)
-        assert charged is not None and charged >= case.spend
+        assert charged is not None and charged >= case.spend, (
+            f"of a spend of {case.mechanism.currency} {float(case.spend):g} it charges {charged}"
+        )
 
 
 def _excess(loss: Loss, limit: Loss | None) -> str:
@@ -150,10 +156,11 @@ def check_shapes(case: MechanismCase) -> None:
     """Every part comes back, masked array for array, in its shape."""
     for group in case.supported():
         protected = case.protect(exact_cells(group), group)
-        assert set(protected) == set(group)
+        assert set(protected) == set(group), f"gives {sorted(protected)}, not {sorted(group)}"
         for name, bounded in group.items():
-            assert isinstance(protected[name], np.ma.MaskedArray)
-            assert protected[name].shape == bounded.part.shape
+            array = protected[name]
+            assert isinstance(array, np.ma.MaskedArray), f"{name} is no masked array: see unmasked"
+            assert array.shape == bounded.part.shape, f"{name} has shape {array.shape}"
 
 
 def check_input_is_left(case: MechanismCase) -> None:
@@ -162,15 +169,20 @@ def check_input_is_left(case: MechanismCase) -> None:
         before = exact_cells(group)
         protected = case.protect(before, group)
         for name, array in exact_cells(group).items():
-            assert np.array_equal(before[name], array)
-            assert not np.shares_memory(before[name], protected[name].data)
+            assert np.array_equal(before[name], array), f"{name}: the exact array is changed"
+            assert not np.shares_memory(before[name], protected[name].data), (
+                f"{name}: the exact array itself is released"
+            )
 
 
 def check_masks_hold_zero(case: MechanismCase) -> None:
     """Under a mask there is nothing."""
     for group in case.supported():
         for array in case.protect(exact_cells(group), group).values():
-            assert not np.asarray(array.data)[np.ma.getmaskarray(array)].any()
+            under = np.asarray(array.data)[np.ma.getmaskarray(array)]
+            assert not under.any(), (
+                "a suppressed cell keeps its number under the mask; see unmasked"
+            )
 
 
 def check_noise_is_the_sources(case: MechanismCase) -> None:
@@ -178,9 +190,14 @@ def check_noise_is_the_sources(case: MechanismCase) -> None:
     if not case.noise(1).secure:
         for group in case.supported():
             a, b, c = (case.protect(exact_cells(group), group, seed) for seed in (1, 1, 2))
-            assert all(np.array_equal(a[name].data, b[name].data) for name in group)
-            if case.price(group).loss.finite:
-                assert any(not np.array_equal(a[name].data, c[name].data) for name in group)
+            same, other = (
+                all(np.array_equal(a[name].data, again[name].data) for name in group)
+                for again in (b, c)
+            )
+            assert same, "one seed gives two releases; draw from the noise argument alone"
+            assert not (other and case.price(group).loss.finite), (
+                "two seeds give one release, at a finite cost: there is no noise"
+            )
 
 
 def check_scale_is_exact(case: MechanismCase) -> None:
@@ -334,7 +351,7 @@ def implied_statements(loss: Loss) -> list[tuple[float, float]]:
     delta = float(loss.delta)
     if loss.epsilon is not None:
         return [(float(loss.epsilon), delta)]
-    assert loss.rho is not None
+    assert loss.rho is not None, "a loss without epsilon and rho"
     return [(to_epsilon(float(loss.rho), d), d + delta) for d in DELTAS]
 
 

@@ -125,7 +125,9 @@ def check_query(
 def check_fields(case: QueryCase) -> None:
     """Read from its own bytes the question has the same bytes, and declares the same twice."""
     again = type(case.query).from_fields(case.query.fields)
-    assert wire.encode(again) == case.query.fields == again.fields
+    assert wire.encode(again) == case.query.fields == again.fields, (
+        "its fields do not survive a round trip; annotate them, as numbers, text, tuples or arrays"
+    )
     declared = {name: (part.type, part.axes, part.shape) for name, part in case.parts.items()}
     for query in (case.query, again):
         assert dict(query.parts(case.schema)) == dict(case.parts), "another declaration"
@@ -406,7 +408,7 @@ def within(case: QueryCase, before: Answer, after: Answer, relation: str) -> Map
 
 def declared_bound(part: Part, relation: str) -> Bound | None:
     """Return the bound that a part declares for a relation; None if it declares none."""
-    assert part.sensitivity is not None
+    assert part.sensitivity is not None, "a part without a sensitivity"
     if relation in ("anything", "client"):
         bound: Bound | None = getattr(part.sensitivity, relation)
         return bound

@@ -25,7 +25,7 @@ def test_round_trip_through_json() -> None:
     assert Finding("a", "q", "m", 0, of=0).share is None
 
 
-@pytest.mark.parametrize("name", ["value", "of", "low", "high", "baseline"])
+@pytest.mark.parametrize("name", ["value", "of", "low", "high", "baseline", "detectable", "chance"])
 def test_not_a_number_is_refused(name: str) -> None:
     """No figure may be NaN."""
     figures: dict[str, Any] = {"value": 1.0, name: math.nan}
@@ -34,9 +34,10 @@ def test_not_a_number_is_refused(name: str) -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    """An interval upside down, an unknown severity, an unknown key."""
-    with pytest.raises(InputError, match="low"):
-        Finding("a", "q", "m", 1, low=2, high=1)
+    """An interval upside down or beside its value, an unknown severity, an unknown key."""
+    for low, high in [(2, 1), (2, 3), (-1, 0.5), (2, None), (None, 0.5)]:
+        with pytest.raises(InputError, match="value must lie between low and high"):
+            Finding("a", "q", "m", 1, low=low, high=high)
     with pytest.raises(InputError, match="severity"):
         Finding("a", "q", "m", 1, severity="bad")
     with pytest.raises(InputError, match="atack"):

@@ -63,7 +63,7 @@ def federation(accountant: Accountant, spend: str = "1") -> LocalDisclosure:
 @pytest.mark.parametrize("accountant", [PureOnly(), PureAndRho()])
 def test_an_honest_accountant_conforms(accountant: Accountant) -> None:
     """The kit passes what the other tests stand on."""
-    assert len(check_accountant(accountant)) == 11
+    assert len(check_accountant(accountant)) == 12
 
 
 def test_what_another_package_adds_up_is_told_in_every_total() -> None:
@@ -107,6 +107,16 @@ def test_an_amount_that_is_no_exact_sum_is_refused_before_anything_is_charged(to
     assert why.startswith("accountant 'misstated': amount ")
     assert all(row.event != "reserved" for row in gate.ledger.entries())
     gate.ledger.verify()
+
+
+@pytest.mark.parametrize("method", ["add", "cost", "fits", "left", "stated", "check", "nothing"])
+def test_what_privfed_does_with_amounts_is_no_plugins(method: str) -> None:
+    """One that calls every total fitting had its budget of 0.5 in the report of a study that spent 1."""
+    lenient = type("Lenient", (PureOnly,), {method: lambda *_, **__: True})()
+    with pytest.raises(
+        PluginError, match=f"replaces {method}, which privfed does itself; write amount,"
+    ):
+        accountant_of(policy(lenient))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,18 @@ def release(client: str, units: list[int], noise: Law | None = None) -> Release:
     return Release(client, "1", QUERY.kind, QUERY.digest, {"counts": part})
 
 
+def test_released_arrays_are_read_only() -> None:
+    """Whoever reads a release leaves it as it is for the next reader, decoded or not."""
+    sent = release("north", [4, 9])
+    for each in (sent, Envelope.seal(sent).open()):
+        assert isinstance(each, Release)
+        part = each.parts["counts"]
+        assert part.mask is not None
+        for array in (part.units, part.mask):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+
+
 def answer() -> Answer:
     """Two releases, a refusal, a failure and a silence."""
     return Answer(

@@ -166,7 +166,14 @@ def test_refusals_are_equal_for_neighbours(make_gate: MakeGate, records: Records
             "no mechanism called 'lapalce'; did you mean 'laplace'",
         ),
         ({HALVES.kind: (Guard.of("laplace"),)}, r'needs spend = "\.\.\." \(in epsilon\)'),
-        ({HALVES.kind: (Guard.of("open", wide=1),)}, "does not take the options wide"),
+        (
+            {HALVES.kind: (Guard.of("open", wide=1),)},
+            "does not take the options wide; it takes none",
+        ),
+        (
+            {HALVES.kind: (Guard.of("nullify", strikt=1),)},
+            "does not take the options strikt; it takes .*strict",
+        ),
     ],
 )
 def test_policies_that_cannot_be_kept(

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
@@ -70,6 +70,20 @@ def test_one_name_twice(fresh: pytest.MonkeyPatch) -> None:
     fresh.setattr(plugins, "entry_points", lambda group: points)
     with pytest.raises(PluginError, match="twice, by one:X and two:X"):
         plugins.available("attacks")
+
+
+def test_a_group_that_nothing_reads_is_told(fresh: pytest.MonkeyPatch) -> None:
+    """A slip in an entry point's group hides the plugin: the error of its name says so."""
+    points = EntryPoints(
+        [EntryPoint("x", "one:X", "privfed.attack"), EntryPoint("y", "y:Y", "other")]
+    )
+    fresh.setattr(plugins, "entry_points", lambda **named: points.select(**named))
+    plugins.unread.cache_clear()
+    told = "one:X installs the group 'privfed.attack', which nothing reads; did you mean 'privfed.attacks'?"
+    assert plugins.unread() == (told,)
+    with pytest.raises(PluginError, match=r"no attack called 'x'; .*; one:X installs the group"):
+        plugins.load("attacks", "x")
+    plugins.unread.cache_clear()
 
 
 @pytest.mark.parametrize("value", ["no_such_module_here:X", "privfed.errors:NoSuchName"])

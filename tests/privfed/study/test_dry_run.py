@@ -7,21 +7,24 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from privfed.errors import PolicyError, PrivfedError, StudyError
 from privfed.learners import FuzzyTreeRegressor, RuleFitRegressor
 from privfed.learners.base import Planned
-from privfed.privacy.accountant import Budget
+from privfed.privacy.accountant import Accountant, Amount, Budget
 from privfed.privacy.loss import Loss
 from privfed.privacy.policy import Guard, Policy
 from privfed.questions import plugins
 from privfed.questions.part import Part, Sensitivity
+from privfed.questions.query import View
 from privfed.study import LearnerChoice, PolicyChoice, Study, dry_run, simulation
 from privfed.study.price import priced
 from privfed.study.schema_of_study import public_schema
 from privfed.tables.schema import Schema
 from privfed.testing.queries import Histogram
+from tests.own_accountant import PureOnly
 
 
 @pytest.fixture(scope="module")
@@ -190,19 +193,58 @@ class Understated(Histogram):
         return {name: replace(part, sensitivity=Sensitivity.of(0)) for name, part in own.items()}
 
 
-@pytest.mark.parametrize("asked", [Histogram, Understated])
-def test_a_false_sensitivity_is_told_before_anything_is_charged(
-    study: Study, asked: type[Histogram], monkeypatch: pytest.MonkeyPatch
+class Unanswerable(Histogram):
+    """Another author's histogram, which fails wherever records are few."""
+
+    def evaluate(self, view: View) -> Mapping[str, np.ndarray]:
+        """As if three were needed."""
+        if len(view.table.x) < 3:
+            raise ValueError("too few")
+        return super().evaluate(view)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (Histogram, ""),
+        (Understated, r"move counts further than declared.*correct its parts\(\)"),
+        (Unanswerable, r"ValueError: too few.*correct its evaluate\(\)"),
+    ],
+)
+def test_what_disproves_a_querys_statement_is_told_before_anything_is_charged(
+    study: Study, asked: type[Histogram], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was found among the attacks, after the training that it did not protect, and by no ``privfed run``."""
     adopted = Policy({asked.kind: (Guard.of("laplace", spend="1"),)}, budget=Budget.of(1))
     planned = [Planned(asked(0, (-1.0, 0.0, 1.0)), 1)]
     monkeypatch.setattr(dry_run, "adopt", lambda *_: adopted)
     monkeypatch.setattr(dry_run, "whole_plan", lambda *_: planned)
-    honest = asked is Histogram
-    with (
-        nullcontext()
-        if honest
-        else pytest.raises(StudyError, match="move counts further than declared")
-    ):
+    with pytest.raises(StudyError, match=told) if told else nullcontext():
+        assert dry_run.dry_run(study, public_schema(study))
+
+
+class Forgetful(PureOnly):
+    """Another author's accountant, which forgets most of each charge."""
+
+    def amount(self, loss: Loss) -> Amount:
+        """A tenth."""
+        return (super().amount(loss)[0] / 10,)
+
+
+@pytest.mark.parametrize(
+    ("accountant", "told"),
+    [
+        (PureOnly(), ""),
+        (Forgetful(), "accountant 'pure_only': .*: the guarantee is too strong; correct it, with"),
+    ],
+)
+def test_an_accountant_that_composes_falsely_is_told_before_anything_is_charged(
+    study: Study, accountant: Accountant, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its price, its ledger and its report would state a tenth."""
+    guards = {Histogram.kind: (Guard.of("laplace", spend="1"),)}
+    adopted = Policy(guards, budget=Budget.of(2), accountant=accountant)
+    monkeypatch.setattr(dry_run, "adopt", lambda *_: adopted)
+    monkeypatch.setattr(dry_run, "whole_plan", lambda *_: [Planned(Histogram(0, (-1.0, 1.0)), 1)])
+    with pytest.raises(StudyError, match=told) if told else nullcontext():
         assert dry_run.dry_run(study, public_schema(study))

@@ -34,7 +34,7 @@ from privfed.questions import plugins
 from privfed.study import LearnerChoice, Study
 from privfed.study.output import Output
 from privfed.testing.hospitals import NUMERIC, patients
-from privfed.testing.queries import Histogram
+from privfed.testing.queries import Histogram, LevelSums
 
 pytestmark = pytest.mark.usefixtures("short_audits")
 
@@ -100,6 +100,57 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_sound_one_is_carried_out(study: Path, tmp_path: Path) -> None:
     """What the other tests stand on."""
     assert status(["audit", str(study), "--out", str(tmp_path / "out")]) == FINE
+
+
+def test_a_plan_that_is_not_kept_is_told_in_price_and_report(
+    study: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where the policy allows more, the price stands on the learner's word; who asks more is told."""
+    told = "on the schedule that Middle states, not derived here"
+    assert status(["price", str(study)]) == FINE
+    assert told not in capsys.readouterr().out  # its policy allows one answer, as planned
+
+    def loose(self: Middle, epsilon: Number, *_: Any, **__: Any) -> Policy:
+        guard = Guard.of("laplace", spend=exact(epsilon, "epsilon") / 2)
+        return Policy({Histogram.kind: (guard,)}, budget=Budget.of(epsilon), name="private")
+
+    def greedy(self: Middle, federation: Disclosure) -> Middle:
+        federation.ask(Histogram(1, (0.0, 1.0)))
+        return sound(self, federation)
+
+    sound = Middle.fit
+    monkeypatch.setattr(Middle, "private", loose)
+    monkeypatch.setattr(Middle, "fit", greedy)
+    assert status(["price", str(study)]) == FINE
+    assert f"\n  this holds {told}" in capsys.readouterr().out
+    assert status(["run", str(study), "--out", str(tmp_path / "out")]) == FINE
+    beyond = f"{Histogram.kind} was answered 2 times, where the learner's plan states 1"
+    assert beyond in capsys.readouterr().err
+    assert beyond in (tmp_path / "out" / "report.html").read_text().replace("&#39;", "'")
+
+
+def test_why_there_is_no_model_is_told(
+    study: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A later query that every owner refused, of a kind that the learner forgot to declare."""
+
+    def stray(self: Middle, federation: Disclosure) -> Middle:
+        sound(self, federation)
+        federation.ask(LevelSums(((),)))
+        return self
+
+    sound = Middle.fit
+    monkeypatch.setattr(Middle, "fit", stray)
+    assert status(["run", str(study), "--out", str(tmp_path / "out")]) == FINE
+    assert f"no model: no client answered {LevelSums.kind}: the owner's policy does not name" in (
+        capsys.readouterr().out
+    )
 
 
 def _raising(error: Exception) -> Any:

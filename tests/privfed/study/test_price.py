@@ -13,11 +13,12 @@ import pytest
 from privfed.engines.local import LocalDisclosure
 from privfed.errors import PolicyError
 from privfed.learners.base import Planned
+from privfed.mechanisms.laplace import Laplace
 from privfed.privacy.accountant import Budget
 from privfed.privacy.limit import Limit
 from privfed.privacy.policy import Guard, Policy
 from privfed.privacy.policy_objects import accountant_of
-from privfed.questions.part import Unit
+from privfed.questions.part import Bound, Unit
 from privfed.questions.query import LocalEffect, LocalView
 from privfed.study.price import percent_of, price, priced
 from privfed.tables.schema import Column, Schema
@@ -194,6 +195,19 @@ def test_a_mechanism_that_cannot_protect_is_an_error() -> None:
     """Randomized response protects bits; counts are none."""
     with pytest.raises(PolicyError, match="cannot protect counts"):
         price(PLAN, SCHEMA, _policy(Guard.of("randomized_response", spend="1")))
+
+
+def test_an_error_of_a_mechanisms_price_names_it() -> None:
+    """A law's parameter that is no number came from a plugin's scale, or from its option."""
+
+    class Vague(Laplace):
+        name: ClassVar[str] = "vague"
+
+        def scale(self, bound: Bound, spend: Fraction) -> float:
+            return "wide"  # type: ignore[return-value]
+
+    with pytest.raises(PolicyError, match="mechanism 'vague': a law's parameters are finite"):
+        price(PLAN, SCHEMA, _policy(Guard.of(Vague(), spend="1")))
 
 
 def test_a_spend_too_small_for_any_noise_is_an_error() -> None:

@@ -9,25 +9,20 @@ import pytest
 
 from privfed.accountants.pure import PureEpsilon
 from privfed.accountants.zcdp import ZeroConcentrated
+from privfed.errors import PolicyError
 from privfed.privacy.accountant import Accountant, Amount, Budget
-from privfed.privacy.conversion import gaussian_delta
 from privfed.privacy.loss import Loss
 from privfed.questions import plugins
-from privfed.testing.check_accountant import (
-    CHECKS,
-    check_accountant,
-    responses_delta,
-    stopped_delta,
-)
+from privfed.testing.check_accountant import CHECKS, check_accountant
 from tests.own_accountant import PureAndRho, PureOnly
 
 
 @pytest.mark.parametrize("name", sorted(plugins.available("accountants")))
 @pytest.mark.parametrize("budget", [("2", "1e-5"), ("0.05", "1e-9"), ("30", "0.01")])
 def test_ours_conform(name: str, budget: tuple[str, str]) -> None:
-    """Every installed accountant passes all eleven checks, under three budgets."""
+    """Every installed accountant passes all twelve checks, under three budgets."""
     accountant: Accountant = plugins.load("accountants", name)()
-    assert len(check_accountant(accountant, Budget.of(*budget))) == len(CHECKS) == 11
+    assert len(check_accountant(accountant, Budget.of(*budget))) == len(CHECKS) == 12
 
 
 class Choosy(PureEpsilon):
@@ -154,9 +149,38 @@ class Always(PureAndRho):
         return super().guarantee(total, delta or Fraction(1, 10**5))[0], delta
 
 
+class Deltaless(PureEpsilon):
+    """A planted fault: forgets with which probability a loss may fail."""
+
+    def amount(self, loss: Loss) -> Amount:
+        """The epsilon alone."""
+        return super().amount(loss)[0], Fraction(0)
+
+
+class Larger(PureAndRho):
+    """A planted fault: epsilons and rhos are added apart, and the larger of both is the guarantee."""
+
+    def amount(self, loss: Loss) -> Amount:
+        """One or the other."""
+        if loss.epsilon is None and loss.rho is not None and not loss.delta:
+            return Fraction(0), loss.rho
+        return super().amount(loss)[0], Fraction(0)
+
+    def guarantee(self, total: Amount, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """The larger."""
+        if not delta and total[1]:
+            raise PolicyError("a rho has a delta")
+        converted = (
+            ZeroConcentrated().guarantee((total[1], Fraction(0)), delta)[0]
+            if delta
+            else Fraction(0)
+        )
+        return max(total[0], converted), delta
+
+
 def test_amounts_of_one_number_conform() -> None:
     """What is left of a budget is found of amounts of one component, too."""
-    assert len(check_accountant(PureOnly())) == 11
+    assert len(check_accountant(PureOnly())) == 12
     assert PureOnly().left((Fraction(1),), Budget.of(3)) == 2
 
 
@@ -172,6 +196,8 @@ def test_amounts_of_one_number_conform() -> None:
         (Stuck(), "a_larger_budget_holds_more"),
         (Root(), "pure_losses"),
         (Discount(), "gaussian_losses"),
+        (Deltaless(), "mixed_losses"),
+        (Larger(), "mixed_losses"),
         (Untouched(), "what_is_left"),
         (Momentary(), "any_moment"),
         (Forwarded(), "any_moment"),
@@ -193,10 +219,14 @@ def test_a_guarantee_that_is_too_strong_is_told_with_its_figures() -> None:
         check_accountant(Discount())
 
 
-def test_the_yardsticks() -> None:
-    """One response alone: e^0.7 tells at most p - q; Gaussian noise of rho 1/2 at epsilon 1."""
-    assert responses_delta(0.7, 1, 0.7) == pytest.approx(0, abs=1e-15)
-    assert responses_delta(0.7, 1, 0) == pytest.approx(0.3363755, abs=1e-6)
-    assert stopped_delta(0.7, [0, 0.7]) == pytest.approx(responses_delta(0.7, 1, 0))
-    assert stopped_delta(0.7, [0.7, 1.4]) == 0
-    assert gaussian_delta(1.0, 1.0) == pytest.approx(0.1269367, abs=1e-6)
+def test_an_amount_that_raises_says_of_which_loss_and_what_to_write() -> None:
+    """An author who forgets that a rho has no epsilon."""
+
+    class Hasty(PureOnly):
+        def amount(self, loss: Loss) -> Amount:
+            return (loss.epsilon / 1000,)  # type: ignore[operator, return-value]
+
+    with pytest.raises(
+        AssertionError, match=r"amount of 1 of rho 0\.01 raises TypeError.* raise UnsupportedLoss"
+    ):
+        check_accountant(Hasty())

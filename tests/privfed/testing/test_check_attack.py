@@ -95,6 +95,23 @@ class Misnamed(Total):
         return Finding("other", "Who?", "records", total, simulation=False, partial=partial)
 
 
+class Overfull(Total):
+    """A planted fault: a count, out of a share."""
+
+    def told(self, total: float, partial: str, truth: Truth | None) -> Finding:
+        """More than all of it."""
+        return self.finding("records", total, of=1.0, simulation=False, partial=partial)
+
+
+class Alarming(Total):
+    """A planted fault: success at what is guessed anyway."""
+
+    def told(self, total: float, partial: str, truth: Truth | None) -> Finding:
+        """No better than its baseline."""
+        figures: dict[str, Any] = {"baseline": total, "severity": "some", "partial": partial}
+        return self.finding("records", total, simulation=False, **figures)
+
+
 class Talkative(Total):
     """A planted fault: quotes a record."""
 
@@ -130,6 +147,8 @@ class Endless(Total):
         (Trusting, "foreign"),
         (Moody, "repeatable"),
         (Misnamed, "findings"),
+        (Overfull, "findings"),
+        (Alarming, "findings"),
         (Talkative, "no_raw_values"),
         (Pretending, "without_truth"),
         (Endless, "time"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from types import ModuleType
 
 import pytest
@@ -10,6 +12,7 @@ from privfed.testing import (
     check_accountant,
     check_attack,
     check_learner,
+    check_mechanism,
     check_query,
     check_sharing,
 )
@@ -35,7 +38,7 @@ def test_an_assertion_without_a_text_is_told_by_its_code() -> None:
 @pytest.mark.parametrize(
     ("kit", "number", "first", "last"),
     [
-        (check_accountant, 11, "check_composes_something", "check_any_moment"),
+        (check_accountant, 12, "check_composes_something", "check_any_moment"),
         (check_attack, 9, "check_says_what_it_asks", "check_time"),
         (check_learner, 18, "check_fit_returns_self", "check_queries"),
         (check_query, 13, "check_fields", "check_hostile_fields"),
@@ -46,3 +49,14 @@ def test_no_check_is_lost(kit: ModuleType, number: int, first: str, last: str) -
     """A check that is written runs, without being listed."""
     names = [check.__name__ for check in kit.CHECKS]
     assert (len(names), names[0], names[-1]) == (number, first, last)
+
+
+@pytest.mark.parametrize(
+    "kit", [check_accountant, check_attack, check_learner, check_mechanism, check_query]
+)
+def test_each_failure_of_a_plugins_kit_is_told_in_words(kit: ModuleType) -> None:
+    """Its author reads what is wrong, and not the kit's source."""
+    source = inspect.getsource(kit)
+    asserts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
+    silent = [ast.unparse(node) for node in asserts if node.msg is None]
+    assert asserts and not silent
