@@ -359,8 +359,9 @@ class WeightPosterior:
     ) -> MarginalLikelihood:
         """Return the marginal likelihood of the prior's scales, from sums at ``local``.
 
-        A record's K residuals add up to zero, so that the sums' mean over classes is noise alone. The rest, times
-        sqrt(K / (K - 1)), has the variance that the scales and the curvatures say, and K - 1 independent values for K.
+        A record's K residuals add up to zero, so that the sums' mean over classes is noise alone. At zero weights, where
+        classes are about equally probable, the rest times sqrt(K / (K - 1)) has the variance that the scales and the
+        curvatures say, and K - 1 independent values for K.
         """
         residual = sums.values - local.moments
         jacobian = [sums.jacobian(m, output) for output, m in enumerate(local.curvatures)]
@@ -368,7 +369,7 @@ class WeightPosterior:
             [m + g @ w for m, g, w in zip(residual.T, jacobian, local.weights.T, strict=True)]
         )
         coupled = self.outcome.coupled
-        if coupled > 1:
+        if coupled > 1 and not local.weights.any():
             values = math.sqrt(coupled) * (values - values.mean(axis=0))
         return MarginalLikelihood(
             list(values),
