@@ -75,7 +75,7 @@ def _audit_kind(kind: str, queries: Sequence[Query], schema: Schema, policy: Pol
         releases=(kind,),
         severity="breach" if exceeded else "none",
         simulation=False,
-        detail={"parts": sorted(exceeded), "failed": list(failed)},
+        detail={"parts": sorted(exceeded), "errors": list(failed)},
         partial="; ".join(untried),
     )
 

@@ -187,7 +187,7 @@ def _check_statements(plan: Sequence[Planned], schema: Schema, cost: Price) -> N
 
 def _disproved(finding: Finding) -> str:
     """What synthetic records disproved of a query's statements, and how to correct it."""
-    failed = finding.detail["failed"]
+    failed = finding.detail["errors"]
     what = f"neighbouring synthetic data sets move {', '.join(finding.detail['parts'])} further than declared"
     if failed:
         what = f"it fails on synthetic records of the schema ({failed[0]})"

@@ -177,7 +177,7 @@ def test_a_query_that_fails_is_disproved() -> None:
     policy = Policy({Failing.kind: (Guard.of("laplace", spend=1),)}, budget=Budget.of(1))
     (found,) = audit_sensitivities([Planned(Failing(), 1)], SCHEMA, policy)
     assert (found.severity, found.value, found.of) == ("breach", 1, 1)
-    (told,) = found.detail["failed"]
+    (told,) = found.detail["errors"]
     assert told.startswith("ZeroDivisionError: ") and "zero" in told
 
 
