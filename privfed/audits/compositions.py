@@ -31,9 +31,8 @@ LOSSES = (
     Loss(rho=Fraction(1, 100), delta=Fraction(1, 10**7)),
 )
 TIMES = (1, 2, 10, 100)  #: Numbers of releases for which guarantees are compared with the truth
-STOPPED = Fraction(
-    1, 100
-)  #: Another delta at which odometers are tested, large enough for violations to show
+#: Another delta at which odometers are tested, large enough for violations to show
+STOPPED = Fraction(1, 100)
 MOST = 8  #: Most losses of a plan that are tried beside :data:`LOSSES`
 #: By which a stated delta may fall below the exact one: rounding, relative, and absolute near zero
 RELATIVE, ABSOLUTE = 1e-6, 1e-12

@@ -30,7 +30,8 @@ def audit_sensitivities(plan: Sequence[Planned], schema: Schema, policy: Policy)
     Tables have values between the bounds and at their ends. One record, first or last, is left out or replaced by
     another; and all of them are left out, if a part is declared for a whole client. A part that
     moves beyond its declaration disproves the claim, deterministically; so does a failure, instead of which a gate
-    answers with noise around zeros, for all parts of the query. One that does not proves little, and :func:`privfed.testing.check_query.check_query` searches further.
+    answers with noise around zeros, for all parts of the query. A part that does neither proves little, and
+    :func:`privfed.testing.check_query.check_query` searches further.
 
     Args:
         plan, schema, policy: as in :func:`privfed.audits.guards.audit_guards`.

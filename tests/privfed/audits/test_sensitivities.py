@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from privfed import Budget, Column, Guard, Policy, Schema
+from privfed.attacks.finding import FAILED
 from privfed.audits.sensitivities import LARGEST, QUESTIONS, audit_sensitivities
 from privfed.extend import Bound, Part, PartType, Planned, Query, Sensitivity, View
 from privfed.questions.query import CohortQuery
@@ -178,6 +179,7 @@ def test_a_query_that_fails_is_disproved() -> None:
     (found,) = audit_sensitivities([Planned(Failing(), 1)], SCHEMA, policy)
     assert (found.severity, found.value, found.of) == ("breach", 1, 1)
     (told,) = found.detail["errors"]
+    assert FAILED not in found.detail  # the audit itself did not
     assert told.startswith("ZeroDivisionError: ") and "zero" in told
 
 
